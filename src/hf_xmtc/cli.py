@@ -1,0 +1,61 @@
+"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|push``."""
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+# Command → module and function that runs it, extra it needs, and what it does.
+_COMMANDS = {
+    "train": ("hf_xmtc.commands.train", "main", "train", "train a tagger, evaluate it and write a model folder"),
+    "predict": ("hf_xmtc.commands.predict", "main", "train", "tag a file of texts with a trained model"),
+    "push": ("hf_xmtc.hub.push", "push_main", None, "publish a model folder on the Hugging Face Hub"),
+}
+
+# Modules of the package's extras; another module that cannot be imported is a fault, not a missing extra.
+_OPTIONAL_MODULES = ("accelerate", "datasets", "evaluate", "matplotlib", "pyarrow", "yaml")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: Arguments without the program's name; those of the process by default.
+
+    Returns:
+        Exit status; 2 for a command that does not exist.
+
+    Raises:
+        SystemExit: If the command refuses its arguments, or an extra is missing.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage(), file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    command, *rest = arguments
+    if command == "--version":
+        from hf_xmtc import __version__
+
+        print(f"hf_xmtc {__version__}")
+        return 0
+    if command not in _COMMANDS:
+        close = difflib.get_close_matches(command, _COMMANDS, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        print(f"hf-xmtc has no command {command!r}.{hint}\n\n{_usage()}", file=sys.stderr)
+        return 2
+    module, function, extra, _ = _COMMANDS[command]
+    try:
+        return getattr(importlib.import_module(module), function)(rest) or 0
+    except ModuleNotFoundError as error:
+        if extra is None or (error.name or "").split(".")[0] not in _OPTIONAL_MODULES:
+            raise
+        raise SystemExit(f"`hf-xmtc {command}` needs `{error.name}`: pip install 'hf_xmtc[{extra}]'") from error
+
+
+def _usage() -> str:
+    commands = "\n".join(f"  {name:<9}{description}" for name, (*_, description) in _COMMANDS.items())
+    return (
+        f"usage: hf-xmtc COMMAND [options]\n       hf-xmtc COMMAND --help\n       hf-xmtc --version\n\ncommands:\n{commands}"
+    )

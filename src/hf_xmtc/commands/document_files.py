@@ -1,0 +1,266 @@
+"""Documents out of parquet, JSON lines, csv, tsv and text files of any size, chunk by chunk."""
+
+import csv
+import io
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = ["INPUT_FORMATS", "STANDARD_INPUT", "DocumentChunk", "DocumentFile", "import_pyarrow"]
+
+INPUT_FORMATS = ("parquet", "jsonl", "csv", "tsv", "txt")
+STANDARD_INPUT = "-"
+
+_ENDINGS = {".ndjson": "jsonl"} | {f".{name}": name for name in INPUT_FORMATS}
+_PARQUET_BATCH_ROWS = 1_024
+_PARQUET_BUFFER_BYTES = 1 << 20
+
+
+@dataclass
+class DocumentChunk:
+    """Documents that were read together, in file order.
+
+    Attributes:
+        texts: The texts, N of them; an empty string where the file has no text.
+        ids: Their ids, N, as the file has them; None where no id column was named.
+        num_without_text: How many texts were missing or no strings.
+    """
+
+    texts: list[str]
+    ids: list[Any] | None
+    num_without_text: int
+
+
+class DocumentFile:
+    """A file of documents, read from the front and never held whole.
+
+    Text files are UTF-8. In csv and tsv files the first line names the columns, quotes are doubled inside quotes, and blank
+    lines are no documents; in a txt file every line is a document, blank ones too.
+
+    Args:
+        path: The file, or ``-`` for standard input.
+        input_format: One of `INPUT_FORMATS`; by the ending of the file's name where it is None.
+        text_column: Column (key in JSON lines) of the texts; a txt file has no columns.
+        id_column: Column of the ids, None for documents without ids.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the format is unknown, or a parquet file is damaged or lacks a column. The other formats are looked
+            into when the first chunk is read.
+        ImportError: If a parquet file is given and ``pyarrow`` is missing.
+    """
+
+    def __init__(self, path: str, input_format: str | None = None, text_column: str = "text", id_column: str | None = None):
+        self.path = path
+        self.name = "standard input" if self.from_standard_input else path
+        self.format = input_format or self._format_by_ending()
+        self.text_column, self.id_column = text_column, id_column
+        if self.format not in INPUT_FORMATS:
+            raise ValueError(f"--input_format is {self.format!r} but must be one of {', '.join(INPUT_FORMATS)}.")
+        if self.format == "txt" and id_column is not None:
+            raise ValueError(
+                f"--id_column is {id_column!r}, but a txt file has no columns: every line is a text. Leave it out and join by "
+                "the output's row number, or give a csv, jsonl or parquet file."
+            )
+        if not self.from_standard_input and not Path(path).is_file():
+            raise FileNotFoundError(f"There is no file {path}. Check --input; `-` reads standard input.")
+        self.num_documents: int | None = None  # known before reading for parquet files only
+        self.id_type: Any = None  # Arrow type of the ids of a parquet file
+        self._copy: IO[bytes] | None = None
+        if self.format == "parquet":
+            if self.from_standard_input:
+                self._copy = tempfile.TemporaryFile()  # noqa: SIM115, a parquet file is read from its end, and more than once
+                shutil.copyfileobj(sys.stdin.buffer, self._copy)
+            with self._parquet_file() as file:
+                self.num_documents = file.metadata.num_rows
+
+    @property
+    def from_standard_input(self) -> bool:
+        return self.path == STANDARD_INPUT
+
+    def chunks(self, size: int, skip: int = 0) -> Iterator[DocumentChunk]:
+        """Read the documents, ``size`` at a time.
+
+        Args:
+            size: Documents per chunk; the last may be smaller, and there is no empty one.
+            skip: Documents to leave out at the beginning.
+
+        Raises:
+            ValueError: If a column is missing, or the file is damaged or not what its format says.
+        """
+        rows = self._parquet_rows(skip) if self.format == "parquet" else islice(self._text_file_rows(), skip, None)
+        while chunk := list(islice(rows, size)):
+            texts, ids = zip(*chunk, strict=True)
+            yield DocumentChunk(
+                # A lone surrogate, which JSON can spell but UTF-8 cannot, would stop the tokenizer.
+                texts=[text.encode("utf-8", "replace").decode() if isinstance(text, str) else "" for text in texts],
+                ids=list(ids) if self.id_column is not None else None,
+                num_without_text=sum(not isinstance(text, str) for text in texts),
+            )
+
+    def _format_by_ending(self) -> str:
+        if self.from_standard_input:
+            raise ValueError(
+                f"Standard input has no file name to tell its format. Give --input_format {'|'.join(INPUT_FORMATS)}."
+            )
+        ending = Path(self.path).suffix.lower()
+        if ending not in _ENDINGS:
+            raise ValueError(
+                f"The input {self.path} ends in {ending!r}, which is none of {', '.join(_ENDINGS)}. "
+                f"Name its format with --input_format {'|'.join(INPUT_FORMATS)}."
+            )
+        return _ENDINGS[ending]
+
+    def _check_columns(self, columns: list[str]) -> None:
+        for option, column in (("--text_column", self.text_column), ("--id_column", self.id_column)):
+            if column is not None and column not in columns:
+                raise ValueError(
+                    f"{self.name} has no column {column!r}; its columns are {', '.join(map(repr, columns)) or 'none'}. "
+                    f"Name one of them with {option}."
+                )
+
+    # ---- text formats ----------------------------------------------------------------------------------------------------
+
+    def _text_file_rows(self) -> Iterator[tuple[Any, Any]]:
+        """(text, id) of each document."""
+        # Only csv may have line breaks inside a field, and its reader wants them unchanged.
+        newline = "" if self.format in ("csv", "tsv") else "\n"
+        rows = {"jsonl": self._jsonl_rows, "txt": self._txt_rows}.get(self.format, self._csv_rows)
+        with self._binary_file() as binary:
+            lines = io.TextIOWrapper(binary, encoding="utf-8-sig", newline=newline)
+            try:
+                yield from rows(lines)
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{self.name} is not UTF-8 ({error.reason}, byte 0x{error.object[error.start]:02x}). Was it saved in "
+                    "another encoding? Convert it, for example with: iconv -f latin1 -t utf-8."
+                ) from error
+            finally:
+                lines.detach()  # who opened the file closes it
+
+    @contextmanager
+    def _binary_file(self) -> Iterator[IO[bytes]]:
+        if self._copy is not None:
+            yield self._copy
+        elif self.from_standard_input:
+            yield sys.stdin.buffer
+        else:
+            with open(self.path, "rb") as file:
+                yield file
+
+    def _txt_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
+        for line in lines:
+            yield line.rstrip("\r\n"), None
+
+    def _jsonl_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
+        first = True
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                document = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(
+                    f"{self.name}, line {number} is not valid JSON ({error}). JSON lines have one object per line; was "
+                    "the file cut off, or is it one large JSON list?"
+                ) from error
+            if not isinstance(document, dict):
+                raise ValueError(
+                    f"{self.name}, line {number} is a {type(document).__name__}, not an object such as "
+                    f'{{"{self.text_column}": "…"}}. For bare texts use --input_format txt.'
+                )
+            if first:
+                self._check_columns(list(document))
+                first = False
+            yield document.get(self.text_column), document.get(self.id_column)
+
+    def _csv_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
+        # The library stops at fields of 128 KiB by default; a document may be a book.
+        limit = csv.field_size_limit(2**31 - 1)
+        reader = csv.DictReader(lines, strict=True, delimiter="\t" if self.format == "tsv" else ",")
+        try:
+            if reader.fieldnames is not None:
+                self._check_columns(list(reader.fieldnames))
+            for row in reader:
+                if None in row:
+                    raise ValueError(
+                        f"{self.name}, line {reader.line_num} has {len(row) - 1 + len(row[None])} fields but the first line "
+                        f"names {len(reader.fieldnames)} columns. Put quotes around texts that hold the separator."
+                    )
+                yield row[self.text_column], row.get(self.id_column)
+        except csv.Error as error:
+            raise ValueError(
+                f"{self.name}, line {reader.line_num} is not valid {self.format} ({error}). Is a quote inside a text not "
+                "doubled? For one text per line without columns use --input_format txt."
+            ) from error
+        finally:
+            csv.field_size_limit(limit)
+
+    # ---- parquet ---------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _parquet_file(self) -> Iterator[Any]:
+        """The open parquet file, its columns checked."""
+        pa = import_pyarrow("Reading parquet files")
+        import pyarrow.parquet as pq
+
+        with self._binary_file() as binary:
+            try:
+                # Buffered and without pre-reading, a column is streamed even where the file is one large row group.
+                file = pq.ParquetFile(binary, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False)
+            except pa.ArrowInvalid as error:
+                raise ValueError(
+                    f"{self.name} is not a sound parquet file ({error}). Was a download or a copy interrupted? Fetch it again, "
+                    "or name another format with --input_format."
+                ) from error
+            schema = file.schema_arrow
+            self._check_columns(schema.names)
+            text_type = _value_type(schema.field(self.text_column).type)
+            if str(text_type) not in ("string", "large_string", "string_view", "null"):
+                raise ValueError(
+                    f"{self.name}: column {self.text_column!r} has the type {text_type}, but texts are strings. Name another "
+                    "column with --text_column."
+                )
+            if self.id_column is not None:
+                self.id_type = _value_type(schema.field(self.id_column).type)
+            yield file
+
+    def _parquet_rows(self, skip: int) -> Iterator[tuple[Any, Any]]:
+        columns = list(dict.fromkeys([self.text_column, self.id_column or self.text_column]))
+        with self._parquet_file() as file:
+            groups = list(range(file.num_row_groups))
+            while groups and skip >= (size := file.metadata.row_group(groups[0]).num_rows):
+                skip -= size
+                groups.pop(0)
+            batches = file.iter_batches(_PARQUET_BATCH_ROWS, row_groups=groups, columns=columns) if groups else ()
+            for batch in batches:
+                left, skip = batch.slice(min(skip, batch.num_rows)), max(skip - batch.num_rows, 0)
+                yield from zip(*(left.column(columns[i]).to_pylist() for i in (0, -1)), strict=True)
+
+
+def import_pyarrow(purpose: str) -> Any:
+    """Return the ``pyarrow`` module, which only parquet files need.
+
+    Args:
+        purpose: Beginning of the sentence for the error: "Reading parquet files".
+
+    Raises:
+        ImportError: If it is not installed.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(f"{purpose} needs `pyarrow`: pip install 'hf_xmtc[train]'", name="pyarrow") from error
+    return pyarrow
+
+
+def _value_type(arrow_type: Any) -> Any:
+    """The type of a column's values, whether or not it stores repeated ones once."""
+    return arrow_type.value_type if str(arrow_type).startswith("dictionary<") else arrow_type

@@ -1,0 +1,23 @@
+"""The model families by the name that ``--model_family`` takes."""
+
+from hf_xmtc.models.configuration_bertxml import BertXMLConfig
+from hf_xmtc.models.configuration_xmtc import XMTCConfig
+from hf_xmtc.models.modeling_bertxml import BertXMLForXMTC
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+
+__all__ = ["FAMILIES", "family_named"]
+
+FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
+    BertXMLConfig.model_type: (BertXMLConfig, BertXMLForXMTC),
+}
+
+
+def family_named(name: str) -> tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]:
+    """Config and model class of a family.
+
+    Raises:
+        ValueError: If there is no such family.
+    """
+    if name not in FAMILIES:
+        raise ValueError(f"model_family={name!r} is unknown. The families are: {', '.join(sorted(FAMILIES))}.")
+    return FAMILIES[name]

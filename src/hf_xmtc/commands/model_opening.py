@@ -1,0 +1,103 @@
+"""Open a model for prediction: is the folder complete, which device, how many tokens."""
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
+
+import hf_xmtc  # noqa: F401, registers the model classes, so that a local folder opens without running its code
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.tokenization import check_max_length
+
+__all__ = ["MODEL_FILES", "WEIGHTS_FILES", "check_readable", "choose_device", "choose_max_length", "open_model"]
+
+# What prediction reads of a model folder: all of the first, one of the second.
+MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
+WEIGHTS_FILES = ("model.safetensors", "model.safetensors.index.json")
+
+
+def open_model(
+    name_or_path: str, revision: str | None = None, trust_remote_code: bool = False
+) -> tuple[XMTCPreTrainedModel, PreTrainedTokenizerFast]:
+    """Open a model and its tokenizer, ready to predict.
+
+    Args:
+        name_or_path: Model folder, or id on the Hub.
+        revision: Branch, tag or commit on the Hub.
+        trust_remote_code: Run the code that comes with the model.
+
+    Raises:
+        FileNotFoundError: If the folder is not there or not complete.
+        ValueError: If the weights are damaged, or it is no hf_xmtc model, or its tokenizer belongs to another model.
+    """
+    check_readable(name_or_path)
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    try:
+        model = AutoModelForSequenceClassification.from_pretrained(name_or_path, **options)
+    except SafetensorError as error:
+        raise ValueError(
+            f"The weights of {name_or_path} are damaged ({error}). Was a download or a copy interrupted? Fetch them again."
+        ) from error
+    # A class that came with the model is not a subclass of ours, so it is known by what it can do.
+    if not hasattr(model, "check_tokenizer"):
+        raise ValueError(
+            f"{name_or_path} is a {type(model).__name__}, not a model of hf_xmtc. Train one with scripts/train.py; a "
+            "pretrained encoder goes into it with BertXMLForXMTC.from_backbone."
+        )
+    tokenizer = AutoTokenizer.from_pretrained(name_or_path, **options)
+    model.check_tokenizer(tokenizer)
+    return model.eval(), tokenizer
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The device of that name; without a name a GPU (or whatever accelerator there is) before the CPU.
+
+    Raises:
+        ValueError: If this machine has no such device.
+    """
+    if name is None:
+        return torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"--device {name} cannot be used: {error}. Leave it out to take what there is.") from error
+    return device
+
+
+def check_readable(name_or_path: str) -> None:
+    """Refuse a model folder that prediction cannot open; an id on the Hub is not looked at.
+
+    Raises:
+        FileNotFoundError: If the folder is not there, or files are missing; the message names all of them.
+    """
+    folder = Path(name_or_path)
+    if not folder.is_dir():
+        if folder.is_absolute() or name_or_path.startswith(".") or name_or_path.count("/") > 1:
+            raise FileNotFoundError(f"There is no model folder {name_or_path}. Give the folder that scripts/train.py wrote.")
+        return
+    missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
+    missing += [WEIGHTS_FILES[0]] if not any((folder / name).is_file() for name in WEIGHTS_FILES) else []
+    if missing:
+        raise FileNotFoundError(
+            f"The model folder {name_or_path} is not complete: {', '.join(missing)} missing. Was the training stopped before "
+            "it ended? Run scripts/train.py again with the same settings, or copy the folder again."
+        )
+
+
+def choose_max_length(model: XMTCPreTrainedModel, tokenizer: PreTrainedTokenizerFast, wanted: int | None) -> int | None:
+    """Tokens after which texts are cut: the wanted number, else what the model takes; None where nothing limits it.
+
+    Raises:
+        ValueError: If the model does not take so many, or they leave no room for text beside the special tokens.
+    """
+    # A tokenizer without a limit answers 1e30.
+    limits = [limit for limit in (model.max_input_tokens, tokenizer.model_max_length) if limit is not None and limit < 1e9]
+    limit = min(limits, default=None)
+    if wanted is None:
+        return limit
+    if limit is not None and wanted > limit:
+        raise ValueError(f"--max_length is {wanted} but the model takes {limit} tokens. Lower it or leave it out.")
+    check_max_length(tokenizer, wanted)
+    return wanted

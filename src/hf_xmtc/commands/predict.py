@@ -1,0 +1,304 @@
+"""`hf-xmtc predict`: a file of texts in, a file of ranked labels out, of any size and resumable."""
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+from tqdm import tqdm
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, HfArgumentParser, PreTrainedTokenizerFast
+
+import hf_xmtc  # noqa: F401, registers the model classes, so that a local folder opens without running its code
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.tokenization import check_max_length
+
+from .document_files import DocumentChunk, DocumentFile
+from .prediction_files import PredictionRow, PredictionWriter, Progress
+
+__all__ = ["PredictArguments", "PredictSummary", "main", "open_model", "predict_file", "predict_texts"]
+
+# What prediction reads of a model folder, besides the weights.
+MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
+WEIGHTS_FILES = ("model.safetensors", "model.safetensors.index.json")
+
+
+@dataclass
+class PredictArguments:
+    """Which model tags which texts; the options of ``scripts/predict.py``."""
+
+    model: str = field(metadata={"help": "Model folder, or its id on the Hub."})
+    input: str = field(
+        metadata={"help": "File of texts: parquet, jsonl, csv, tsv or txt (one text a line); - for standard input."}
+    )
+    output: str = field(metadata={"help": "File to write: its ending says parquet or jsonl."})
+    top_k: int = field(default=5, metadata={"help": "Labels per text."})
+    min_score: float = field(default=0.0, metadata={"help": "Leave out labels with a lower score."})
+    text_column: str = field(default="text", metadata={"help": "Column of the texts."})
+    id_column: str | None = field(default=None, metadata={"help": "Column of ids to copy to the output."})
+    input_format: str | None = field(default=None, metadata={"help": "Format of the input, where its ending does not tell."})
+    max_length: int | None = field(
+        default=None, metadata={"help": "Tokens after which a text is cut (default: what the model takes)."}
+    )
+    batch_size: int = field(default=32, metadata={"help": "Texts that go through the model together."})
+    chunk_size: int = field(
+        default=1024, metadata={"help": "Texts that are read and written together; an interruption costs one chunk."}
+    )
+    device: str | None = field(default=None, metadata={"help": "cpu, cuda, cuda:1, mps … (default: a GPU if there is one)."})
+    num_threads: int | None = field(default=None, metadata={"help": "Threads on a CPU (default: all cores)."})
+    revision: str | None = field(default=None, metadata={"help": "Branch, tag or commit of a model on the Hub."})
+    trust_remote_code: bool = field(
+        default=False, metadata={"help": "Run the code that comes with the model, for families not in hf_xmtc."}
+    )
+    overwrite: bool = field(default=False, metadata={"help": "Replace a finished output."})
+
+    def __post_init__(self):
+        for name in ("top_k", "batch_size", "chunk_size", "num_threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"--{name} is {value} but must be at least 1.")
+        if not 0 <= self.min_score <= 1:
+            raise ValueError(
+                f"--min_score is {self.min_score} but scores lie between 0 and 1. Use 0 to keep all top_k labels."
+            )
+
+
+@dataclass(frozen=True)
+class PredictSummary:
+    """What a run of `predict_file` did.
+
+    Attributes:
+        total: Everything in the output, earlier runs included.
+        num_documents: Documents tagged by this run.
+        seconds: Time it took, without opening the model.
+        max_length: Tokens after which a text was cut; None where the model has no limit.
+    """
+
+    total: Progress
+    num_documents: int
+    seconds: float
+    max_length: int | None
+
+    def describe(self) -> str:
+        """The run in a few lines; the last has documents, seconds and documents per second."""
+        lines, total = [], self.total
+        if not total.num_documents:
+            lines.append("The input is empty, and so is the output.")
+        if total.num_without_text:
+            lines.append(
+                f"{total.num_without_text:,} of {total.num_documents:,} documents have no text (null or not a string); they were "
+                "read as empty texts."
+            )
+        if total.num_truncated:
+            lines.append(
+                f"{total.num_truncated:,} of {total.num_documents:,} documents were cut at {self.max_length} tokens."
+            )
+        if total.num_documents > self.num_documents:
+            lines.append(f"{total.num_documents - self.num_documents:,} documents had been done by an interrupted run.")
+        speed = self.num_documents / self.seconds if self.seconds else 0.0
+        lines.append(f"{self.num_documents:,} documents in {self.seconds:.1f} s, {speed:,.1f} documents per second")
+        return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point of ``scripts/predict.py`` and ``hf-xmtc predict``.
+
+    Args:
+        argv: Arguments without the program's name; those of the process by default.
+    """
+    parser = HfArgumentParser(PredictArguments, prog="predict", description="Tag a file of texts with a trained model.")
+    namespace = parser.parse_args(argv)
+    try:
+        settings = PredictArguments(**vars(namespace))
+        if choose_device(settings.device).type == "cpu":
+            # A launcher such as `accelerate launch` leaves a process one thread, and most of the machine idle.
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            torch.set_num_threads(settings.num_threads or cores)
+        summary = predict_file(settings, show_progress=True)
+    except (ImportError, OSError, ValueError) as error:
+        # What the user can mend is said in one paragraph; everything else keeps its traceback.
+        raise SystemExit(f"{type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        print("Interrupted. The same command goes on where this run stopped.", file=sys.stderr)
+        raise SystemExit(130) from None
+    print(f"{summary.describe()}: {settings.output}")
+
+
+def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> PredictSummary:
+    """Tag every document of a file.
+
+    The input is read, tagged and written in chunks, so memory does not grow with it. The output is complete once it has its
+    name; until then a run with the same settings goes on where an interrupted one stopped (see `PredictionWriter`). What comes
+    from standard input cannot be recognised again, so such a run starts over.
+
+    Args:
+        settings: Model, files and how to predict.
+        show_progress: Show a progress bar on a terminal.
+
+    Returns:
+        Counts and times. Rows of the output: ``row`` (from 0, in input order), ``id`` (with an id column), ``label_ids``,
+        ``labels``, ``scores``.
+
+    Raises:
+        FileNotFoundError: If there is no such input or model folder.
+        FileExistsError: If the output is finished.
+        ValueError: If a setting, the input or the model folder is not usable, or an unfinished output has other settings.
+        ImportError: If a parquet file is asked for and ``pyarrow`` is missing.
+    """
+    _refuse_several_processes()
+    documents = DocumentFile(settings.input, settings.input_format, settings.text_column, settings.id_column)
+    device = choose_device(settings.device)
+    check_readable(settings.model)
+    writer = PredictionWriter(
+        settings.output,
+        _deciding_settings(settings, documents),
+        has_ids=settings.id_column is not None,
+        id_type=documents.id_type,
+        overwrite=settings.overwrite,
+        resumable=not documents.from_standard_input,
+    )
+    with writer:
+        done = writer.progress.num_documents
+        chunks = documents.chunks(settings.chunk_size, skip=done)
+        first = next(chunks, None)  # a wrong column is found before the model is opened
+        model, tokenizer = open_model(settings.model, settings.revision, settings.trust_remote_code)
+        model.to(device)
+        max_length = choose_max_length(model, tokenizer, settings.max_length)
+        started = time.monotonic()
+        with tqdm(
+            initial=done, total=documents.num_documents, unit=" documents", disable=None if show_progress else True
+        ) as progress_bar:
+            for chunk in chain([] if first is None else [first], chunks):
+                top_labels, top_scores, num_truncated = predict_texts(
+                    model,
+                    tokenizer,
+                    chunk.texts,
+                    top_k=settings.top_k,
+                    batch_size=settings.batch_size,
+                    max_length=max_length,
+                )
+                rows = _rows(chunk, writer.progress.num_documents, top_labels, top_scores, model, settings.min_score)
+                writer.write(rows, chunk.num_without_text, num_truncated)
+                progress_bar.update(len(rows))
+        writer.finish()
+    total = writer.progress
+    return PredictSummary(total, total.num_documents - done, time.monotonic() - started, max_length)
+
+
+@torch.inference_mode()
+def predict_texts(
+    model: XMTCPreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    texts: list[str],
+    *,
+    top_k: int = 5,
+    batch_size: int = 32,
+    max_length: int | None = None,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Find the best labels of some texts.
+
+    Texts of similar length share a batch, which saves padding; the order of the answer is that of the texts.
+
+    Args:
+        model: The model, in evaluation mode and on its device.
+        tokenizer: Its tokenizer.
+        texts: N texts.
+        top_k: Labels per text K; all labels where the model has fewer.
+        batch_size: Texts per batch.
+        max_length: Tokens after which a text is cut; None where the model has no limit.
+
+    Returns:
+        Label ids (N, K) best first, their scores (N, K) after the sigmoid, and the number of texts that were cut.
+    """
+    top_k = min(top_k, model.config.num_labels)
+    top_labels = np.zeros((len(texts), top_k), dtype=np.int64)
+    top_scores = np.zeros((len(texts), top_k), dtype=np.float32)
+    if not texts:
+        return top_labels, top_scores, 0
+    encoded = tokenizer(texts, truncation=max_length is not None, max_length=max_length, return_attention_mask=False)
+    token_ids = encoded["input_ids"]
+    by_length = sorted(range(len(texts)), key=lambda i: -len(token_ids[i]))
+    for start in range(0, len(texts), batch_size):
+        members = by_length[start : start + batch_size]
+        batch = _pad([token_ids[i] for i in members], tokenizer)
+        output = model(**{name: tensor.to(model.device) for name, tensor in batch.items()}, top_k=top_k)
+        top_labels[members] = output.top_labels.cpu().numpy()
+        top_scores[members] = output.top_scores.float().cpu().numpy()
+    return top_labels, top_scores, sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+
+
+def _refuse_several_processes() -> None:
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes > 1:
+        raise ValueError(
+            f"{processes} processes were started, and each would write the same file. Start predict with plain python: one process "
+            "uses all cores of a CPU, or one GPU. For several GPUs split the input into one file for each."
+        )
+
+
+def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> dict[str, Any]:
+    """What decides the rows of the output; a run may only go on where all of it is the same."""
+    decisive = (
+        "model",
+        "revision",
+        "trust_remote_code",
+        "input",
+        "text_column",
+        "id_column",
+        "top_k",
+        "min_score",
+        "max_length",
+    )
+    found = {f"--{name}": getattr(settings, name) for name in decisive}
+    found["--input_format"] = documents.format
+    if not documents.from_standard_input:
+        found["input file"] = _file_identity(Path(settings.input))
+    if Path(settings.model).is_dir():
+        names = [*MODEL_FILES, *WEIGHTS_FILES, "labels.json"]
+        found["model files"] = {
+            name: _file_identity(Path(settings.model) / name) for name in names if (Path(settings.model) / name).is_file()
+        }
+    return found
+
+
+def _file_identity(path: Path) -> str:
+    status = path.stat()
+    changed = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(status.st_mtime))
+    return f"{status.st_size} bytes of {changed}.{status.st_mtime_ns % 10**9:09d} UTC"
+
+
+def _pad(token_ids: list[list[int]], tokenizer: PreTrainedTokenizerFast) -> dict[str, Tensor]:
+    """Token ids and attention mask, (B, T), padded on the tokenizer's side."""
+    width = max(len(ids) for ids in token_ids)
+    input_ids = torch.full((len(token_ids), width), tokenizer.pad_token_id, dtype=torch.long)
+    attention_mask = torch.zeros_like(input_ids)
+    for row, ids in enumerate(token_ids):
+        columns = slice(width - len(ids), width) if tokenizer.padding_side == "left" else slice(0, len(ids))
+        input_ids[row, columns] = torch.tensor(ids, dtype=torch.long)
+        attention_mask[row, columns] = 1
+    return {"input_ids": input_ids, "attention_mask": attention_mask}
+
+
+def _rows(
+    chunk: DocumentChunk,
+    start: int,
+    top_labels: np.ndarray,
+    top_scores: np.ndarray,
+    model: XMTCPreTrainedModel,
+    min_score: float,
+) -> list[PredictionRow]:
+    names = model.config.label_names
+    rows = []
+    for i in range(len(chunk.texts)):
+        kept = int((top_scores[i] >= min_score).sum())  # scores fall, so the labels to keep come first
+        label_ids = top_labels[i, :kept].tolist()
+        labels = [names[label_id] for label_id in label_ids]
+        document_id = chunk.ids[i] if chunk.ids is not None else None
+        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, :kept].tolist()))
+    return rows

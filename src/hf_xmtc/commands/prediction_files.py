@@ -1,0 +1,227 @@
+"""Predictions into a parquet or JSON lines file, chunk by chunk, so that an interrupted run can go on."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .document_files import import_pyarrow
+
+__all__ = ["OUTPUT_FORMATS", "PredictionRow", "PredictionWriter", "Progress"]
+
+OUTPUT_FORMATS = ("parquet", "jsonl")
+
+_ROW_GROUP_ROWS = 65_536
+
+
+@dataclass
+class PredictionRow:
+    """The labels of one document: a line of the output.
+
+    Attributes:
+        row: Number of the document in the input, from 0.
+        id: Id of the document, if the input has ids.
+        label_ids: Label ids, best first.
+        labels: Their labels.
+        scores: Their scores, after the sigmoid.
+    """
+
+    row: int
+    id: Any
+    label_ids: list[int]
+    labels: list[str]
+    scores: list[float]
+
+
+@dataclass
+class Progress:
+    """What has been written so far, all runs together.
+
+    Attributes:
+        num_documents: Documents written.
+        num_bytes: Bytes of the unfinished file that hold them.
+        num_without_text: Documents whose text was missing.
+        num_truncated: Documents that were cut at the model's limit.
+    """
+
+    num_documents: int = 0
+    num_bytes: int = 0
+    num_without_text: int = 0
+    num_truncated: int = 0
+
+
+class PredictionWriter:
+    """Write predictions in order; the output appears under its name only when it is complete.
+
+    Until then rows are appended to ``OUTPUT.partial`` (for parquet, which cannot be appended to, as an Arrow stream), and
+    ``OUTPUT.partial.json`` says after each chunk how far it is and with which settings. A writer with the same settings
+    goes on from there; whatever an interruption left behind the last complete chunk is cut off.
+
+    Args:
+        output: The file; its ending says parquet or jsonl.
+        settings: Everything that decides what the rows are; JSON values, named as the user knows them.
+        has_ids: Whether rows have ids.
+        id_type: Arrow type of the ids in a parquet file; None writes them as strings.
+        overwrite: Replace a finished output, and drop an unfinished one of other settings.
+        resumable: Go on from an unfinished output of the same settings; False starts it over.
+
+    Raises:
+        FileExistsError: If the output is finished.
+        ValueError: If the ending is unknown, or there is an unfinished output of other settings, or a damaged one.
+        ImportError: If parquet is asked for and ``pyarrow`` is missing.
+    """
+
+    def __init__(
+        self,
+        output: str | Path,
+        settings: dict[str, Any],
+        *,
+        has_ids: bool = False,
+        id_type: Any = None,
+        overwrite: bool = False,
+        resumable: bool = True,
+    ):
+        self.output = Path(output)
+        self.format = self.output.suffix.lower().lstrip(".")
+        self.settings, self.has_ids = settings, has_ids
+        if self.format not in OUTPUT_FORMATS:
+            raise ValueError(
+                f"The output {output} ends in {self.output.suffix!r}; give a name ending in .parquet or .jsonl."
+            )
+        self._schema = self._build_schema(id_type) if self.format == "parquet" else None
+        self._ids_as_text = self.format == "parquet" and id_type is None
+        self.partial = self.output.with_name(self.output.name + ".partial")
+        self._state_file = self.output.with_name(self.output.name + ".partial.json")
+        if self.output.exists() and not overwrite:
+            raise FileExistsError(
+                f"{output} exists already: a run into it has finished. Name another --output, or replace it by --overwrite."
+            )
+        self.progress = self._read_progress(overwrite, resumable)
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        self._write_state()
+        self._file = open(self.partial, "r+b" if self.partial.exists() else "w+b")  # noqa: SIM115, closed in __exit__
+        self._file.truncate(self.progress.num_bytes)
+        self._file.seek(self.progress.num_bytes)
+        if self._schema is not None and not self.progress.num_bytes:
+            self._append(self._schema.serialize())
+
+    def __enter__(self) -> "PredictionWriter":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+        if self._state_file.exists() and not self.progress.num_documents:
+            self.partial.unlink()  # nothing in it is worth going on from
+            self._state_file.unlink()
+
+    def write(self, rows: Sequence[PredictionRow], num_without_text: int = 0, num_truncated: int = 0) -> None:
+        """Append a chunk of rows; once this returns, no interruption loses them."""
+        self.progress.num_documents += len(rows)
+        self.progress.num_without_text += num_without_text
+        self.progress.num_truncated += num_truncated
+        self._append(self._as_json_lines(rows) if self._schema is None else self._as_record_batch(rows).serialize())
+
+    def finish(self) -> None:
+        """Give the complete output its name."""
+        self._file.close()
+        if self._schema is not None:
+            finished = self.output.with_name(self.output.name + ".partial.parquet")
+            self._stream_to_parquet(finished)
+            os.replace(finished, self.output)
+            self.partial.unlink()
+        else:
+            os.replace(self.partial, self.output)
+        self._state_file.unlink()
+
+    # ---- going on --------------------------------------------------------------------------------------------------------
+
+    def _read_progress(self, overwrite: bool, resumable: bool) -> Progress:
+        if not (self._state_file.exists() and self.partial.exists()):
+            return Progress()
+        try:
+            state = json.loads(self._state_file.read_text(encoding="utf-8"))
+            progress, earlier = Progress(**state["progress"]), state["settings"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{self._state_file}, the state of an unfinished run, cannot be read ({error!r}). Delete it to start over."
+            ) from error
+        different = [
+            f"{name} was {earlier.get(name)!r} and is {self.settings.get(name)!r}"
+            for name in {**earlier, **self.settings}
+            if earlier.get(name) != self.settings.get(name)
+        ]
+        if not progress.num_documents or (different and overwrite):
+            return Progress()
+        if different:
+            raise ValueError(
+                f"{self.partial} is the unfinished output of another run, {progress.num_documents} documents long: "
+                f"{'; '.join(different)}. Repeat that run to finish it, name another --output, or drop it with --overwrite."
+            )
+        if not resumable:
+            return Progress()
+        size = self.partial.stat().st_size
+        if size < progress.num_bytes:
+            raise ValueError(
+                f"{self.partial} has {size:,} bytes but {self._state_file.name} says {progress.num_bytes:,} were written. Was "
+                "it copied while a run was writing? Delete both files to start over."
+            )
+        return progress
+
+    def _append(self, content: Any) -> None:
+        # First the rows, then the word that they are there: in this order no interruption can count a row that is lost.
+        self._file.write(content)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.progress.num_bytes = self._file.tell()
+        self._write_state()
+
+    def _write_state(self) -> None:
+        state = {"progress": asdict(self.progress), "settings": self.settings}
+        new = self._state_file.with_name(self._state_file.name + ".new")
+        new.write_text(json.dumps(state, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        os.replace(new, self._state_file)
+
+    # ---- formats ---------------------------------------------------------------------------------------------------------
+
+    def _as_json_lines(self, rows: Sequence[PredictionRow]) -> bytes:
+        lines = []
+        for row in rows:
+            fields = asdict(row)
+            if not self.has_ids:
+                del fields["id"]
+            # Dates and decimals of a parquet file's ids become text, which JSON has no types for.
+            lines.append(json.dumps(fields, ensure_ascii=False, default=str) + "\n")
+        return "".join(lines).encode("utf-8", "backslashreplace")
+
+    def _build_schema(self, id_type: Any) -> Any:
+        pa = import_pyarrow("Writing parquet files")
+        fields = [
+            ("row", pa.int64()),
+            ("id", id_type or pa.string()),
+            ("label_ids", pa.list_(pa.int32())),
+            ("labels", pa.list_(pa.string())),
+            ("scores", pa.list_(pa.float32())),
+        ]
+        return pa.schema([field for field in fields if self.has_ids or field[0] != "id"])
+
+    def _as_record_batch(self, rows: Sequence[PredictionRow]) -> Any:
+        pa = import_pyarrow("Writing parquet files")
+        columns = {name: [getattr(row, name) for row in rows] for name in self._schema.names}
+        if self._ids_as_text and self.has_ids:
+            columns["id"] = [value if value is None else str(value) for value in columns["id"]]
+        return pa.record_batch([pa.array(columns[field.name], field.type) for field in self._schema], schema=self._schema)
+
+    def _stream_to_parquet(self, target: Path) -> None:
+        pa = import_pyarrow("Writing parquet files")
+        import pyarrow.parquet as pq
+
+        with pa.ipc.open_stream(self.partial) as stream, pq.ParquetWriter(target, self._schema) as writer:
+            waiting: list[Any] = []
+            for batch in stream:
+                waiting.append(batch)
+                if sum(part.num_rows for part in waiting) >= _ROW_GROUP_ROWS:
+                    writer.write_table(pa.Table.from_batches(waiting))
+                    waiting = []
+            writer.write_table(pa.Table.from_batches(waiting, schema=self._schema))

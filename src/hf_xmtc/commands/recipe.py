@@ -1,0 +1,194 @@
+"""What `hf-xmtc train` can be told: dataclasses that the command line, a YAML recipe and JSON all parse into."""
+
+import dataclasses
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import HfArgumentParser
+
+from hf_xmtc.training import XMTCTrainingArguments, public_arguments
+
+from .families import family_named
+
+__all__ = ["DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
+
+DEFAULT_OUTPUT_DIR = "outputs/demo-bertxml"
+
+# Training arguments that every recipe names, and those that say nothing about the result.
+ALWAYS_LISTED = (
+    "learning_rate",
+    "lr_scheduler_type",
+    "warmup_steps",
+    "weight_decay",
+    "max_grad_norm",
+    "adaptive_gradient_clipping",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "num_train_epochs",
+    "max_steps",
+    "averaging_start_epoch",
+    "early_stopping_patience",
+    "bf16",
+    "fp16",
+    "seed",
+)
+SAID_ELSEWHERE = ("use_cpu", "output_dir", "logging_steps", "disable_tqdm", "report_to", "dataloader_num_workers", "do_train")
+
+
+@dataclass
+class ModelArguments:
+    """Which model to train."""
+
+    model_family: str = field(default="bertxml", metadata={"help": "Model family."})
+    backbone: str | None = field(
+        default=None, metadata={"help": "Pretrained encoder (Hub id or folder); without it the family's own encoder is trained."}
+    )
+    backbone_revision: str | None = field(default=None, metadata={"help": "Revision of the encoder on the Hub."})
+    cornet_num_blocks: int = field(default=2, metadata={"help": "CorNet blocks, 0 for none."})
+    cornet_context_size: int = field(default=1000, metadata={"help": "Width of a CorNet block."})
+    num_cls_tokens: int = field(default=5, metadata={"help": "CLS tokens in front of every text."})
+    config_overrides: str | None = field(
+        default=None,
+        metadata={"help": 'Other fields of the family\'s config: "hidden_size=300,layer_norm=none" or a JSON object.'},
+    )
+
+    def config_settings(self) -> dict[str, Any]:
+        """Fields for the family's config.
+
+        Raises:
+            ValueError: If ``config_overrides`` cannot be read or names a field the config does not have.
+        """
+        settings = {
+            "cornet_num_blocks": self.cornet_num_blocks,
+            "cornet_context_size": self.cornet_context_size,
+            "num_cls_tokens": self.num_cls_tokens,
+        }
+        config_class, _ = family_named(self.model_family)
+        known = {config_field.name for config_field in dataclasses.fields(config_class)}
+        for key, value in _read_overrides(self.config_overrides).items():
+            if key not in known:
+                raise ValueError(
+                    f"config_overrides names {key!r}, which {config_class.__name__} does not have. It has: "
+                    f"{', '.join(sorted(known))}."
+                )
+            settings[key] = value
+        return settings
+
+
+def _read_overrides(text: str | dict | None) -> dict[str, Any]:
+    if not text:
+        return {}
+    if isinstance(text, dict):
+        return text
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"config_overrides={text!r} is not valid JSON: {error}.") from error
+    overrides = {}
+    for part in text.split(","):
+        key, separator, value = part.partition("=")
+        if not separator:
+            raise ValueError(f"config_overrides={text!r}: {part!r} has no '='. Write field=value, separated by commas.")
+        try:
+            overrides[key.strip()] = json.loads(value)
+        except json.JSONDecodeError:  # a bare word such as layer_norm=none
+            overrides[key.strip()] = value.strip()
+    return overrides
+
+
+@dataclass
+class DataArguments:
+    """Which data to train on, and how texts become tokens."""
+
+    dataset: str = field(default="demo", metadata={"help": '"demo", a folder with parquet files, or a Hub data set id.'})
+    dataset_revision: str | None = field(default=None, metadata={"help": "Revision of a data set on the Hub."})
+    text_column: str = field(default="text", metadata={"help": "Column with the texts."})
+    label_column: str = field(default="labels", metadata={"help": "Column with the labels of each text."})
+    label_space: str = field(default="train", metadata={"help": "train: the labels of the training split; file: label_file's."})
+    label_file: str | None = field(default=None, metadata={"help": "labels.json or labels.parquet that fixes order and names."})
+    label_format: str = field(default="ids", metadata={"help": "What integer labels are: ids or multi_hot."})
+    validation_fraction: float = field(default=0.1, metadata={"help": "Part of train held out where there is no validation split."})
+    max_length_tokens: int = field(default=128, metadata={"help": "Tokens after which a text is cut, CLS tokens included."})
+    vocab_size: int = field(default=500_000, metadata={"help": "Largest vocabulary of the word tokenizer."})
+    min_document_frequency: int = field(default=2, metadata={"help": "Documents a word must occur in to enter the vocabulary."})
+    word_vectors: str | None = field(
+        default=None, metadata={"help": "GloVe or word2vec text file (.gz too) to start the word embeddings from."}
+    )
+    max_train_documents: int | None = field(default=None, metadata={"help": "Train on the first N documents only."})
+    max_eval_documents: int | None = field(default=None, metadata={"help": "Evaluate on the first N documents of each split only."})
+
+
+@dataclass
+class Recipe:
+    """Everything that decides a run."""
+
+    model: ModelArguments
+    data: DataArguments
+    training: XMTCTrainingArguments
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as one flat JSON object; local paths are reduced to their last part.
+
+        Of the training arguments those are listed that matter in every run or differ from their defaults; all of them are in
+        ``training_args.json``.
+        """
+        settings = {**dataclasses.asdict(self.model), **dataclasses.asdict(self.data)}
+        for key, value in settings.items():
+            if isinstance(value, str) and os.path.exists(value):
+                settings[key] = os.path.basename(os.path.abspath(value))
+        defaults = {
+            entry.name: entry.default for entry in dataclasses.fields(self.training) if entry.default is not dataclasses.MISSING
+        }
+        for key, value in public_arguments(self.training).items():
+            if key in ALWAYS_LISTED or (key in defaults and value != defaults[key] and key not in SAID_ELSEWHERE):
+                settings[key] = value
+        return settings
+
+
+def parse_recipe(argv: list[str] | None = None) -> Recipe:
+    """Read the command line; ``--config FILE`` takes a YAML or JSON recipe whose values the command line may override.
+
+    Raises:
+        SystemExit: On unknown arguments, as argparse does.
+        ValueError: If the recipe file names unknown settings.
+    """
+    argv = list(sys.argv[1:] if argv is None else argv)
+    parser = HfArgumentParser((ModelArguments, DataArguments, XMTCTrainingArguments), prog="hf-xmtc train")
+    parser.add_argument("--config", help="YAML or JSON recipe; arguments on the command line win.")
+    # On a machine without accelerator, processes join only if training is told to use the CPU.
+    defaults = {"output_dir": DEFAULT_OUTPUT_DIR, "use_cpu": not torch.accelerator.is_available()}
+    path = _config_path(argv)
+    if path is not None:
+        defaults.update(_read_recipe_file(path, known={action.dest for action in parser._actions}))
+    parser.set_defaults(**defaults)
+    model, data, training, _ = parser.parse_args_into_dataclasses(args=argv)
+    return Recipe(model, data, training)
+
+
+def _config_path(argv: list[str]) -> str | None:
+    for position, argument in enumerate(argv):
+        if argument.startswith("--config="):
+            return argument.partition("=")[2]
+        if argument == "--config" and position + 1 < len(argv):
+            return argv[position + 1]
+    return None
+
+
+def _read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"There is no recipe file {path}. Recipes of this project lie in scripts/recipes/.")
+    import yaml
+
+    with open(path, encoding="utf-8") as file:
+        settings = yaml.safe_load(file) or {}
+    if not isinstance(settings, dict):
+        raise ValueError(f"{path} must hold settings as 'name: value' lines, found a {type(settings).__name__}.")
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise ValueError(f"{path} names {', '.join(unknown)}, which hf-xmtc train does not know; see hf-xmtc train --help.")
+    return settings

@@ -1,0 +1,253 @@
+"""From a source to encoded splits on disk: label ids, the carved validation split, Arrow files and the side file."""
+
+import hashlib
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+from datasets import Features, List, Value
+
+from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
+from .label_file import LabelFile
+from .label_info import LabelInfo
+from .label_space import build_label_space, refuse_id_gaps
+from .sources import Source
+
+__all__ = ["LoaderSettings", "encode_source"]
+
+_BATCH_ROWS = 8_192
+
+
+@dataclass(frozen=True)
+class LoaderSettings:
+    """How a source is turned into texts and label ids; the arguments of `load_xmtc_dataset`, checked."""
+
+    label_space: str = "train"
+    label_format: str = "ids"
+    validation_fraction: float = 0.1
+    text_column: str = "text"
+    label_column: str = "labels"
+    for_training: bool = True
+
+    def __post_init__(self):
+        for setting, allowed in (("label_space", ("train", "file")), ("label_format", ("ids", "multi_hot"))):
+            if getattr(self, setting) not in allowed:
+                raise ValueError(f"{setting} is {getattr(self, setting)!r} but must be one of {allowed}.")
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(
+                f"validation_fraction is {self.validation_fraction} but must be at least 0 and below 1. "
+                "Use 0.1 for a tenth of the training documents, 0 for no validation split."
+            )
+
+
+@dataclass
+class _Split:
+    """One split on its way: the source's rows, which of them belong to it, and their label sets."""
+
+    data: pads.Dataset
+    labels: LabelRows | None  # None: the source has no labels for it
+    keep: np.ndarray | None = None  # (documents of data,) bool; None: all of them
+
+    @property
+    def num_documents(self) -> int:
+        return self.data.count_rows() if self.keep is None else int(self.keep.sum())
+
+    def texts(self, column: str) -> Iterator[pa.Array]:
+        """The texts batch by batch, missing ones as empty strings."""
+        start = 0
+        for batch in self.data.to_batches(columns=[column], batch_size=_BATCH_ROWS):
+            texts = batch.column(0).cast(pa.string()).fill_null("")
+            if self.keep is not None:
+                texts = texts.filter(pa.array(self.keep[start : start + batch.num_rows]))
+                start += batch.num_rows
+            yield texts
+
+
+def encode_source(
+    source: Source, label_file: LabelFile | None, settings: LoaderSettings, fingerprint: str, folder: Path
+) -> LabelInfo:
+    """Write each split as ``<split>.arrow`` with ``text`` and ``labels``, and the side file, into a folder.
+
+    Args:
+        source: The raw splits.
+        label_file: Order and metadata of the labels; ``None`` sorts them.
+        settings: How to read the source.
+        fingerprint: Identifies source and settings, recorded in the side file.
+        folder: An empty folder.
+
+    Raises:
+        ValueError: If the data is empty, a column is missing or of an unsupported type, or names and label ids disagree.
+    """
+    data = _nonempty_splits(source, settings)
+    kinds = _label_kinds(data, source.name, settings)
+    coder = LabelCoder()
+    splits = {
+        name: _Split(split, kinds[name] and _read_labels(data, name, kinds[name], coder, label_file, source.name, settings))
+        for name, split in data.items()
+    }
+    order = label_file or _class_names_as_file(data, settings.label_column)
+    numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
+    if numeric and "ids" in kinds.values():
+        refuse_id_gaps(coder.labels, source.name)
+    carved = _carve_validation(splits, settings)
+    used = {name: coder.labels_in(split.labels) for name, split in splits.items() if split.labels}
+    space = build_label_space(
+        used.get("train", set()),
+        set().union(*(labels for name, labels in used.items() if name != "train")),
+        label_space=settings.label_space,
+        order=order,
+        numeric=numeric,
+        for_training=settings.for_training,
+        source=source.name,
+    )
+    ids = space.ids
+    # A code that no row uses (an unused dictionary entry) has no id; it is never looked up.
+    id_of_code = np.array([ids.get(label, -1) for label in coder.labels], dtype=np.int32)
+    for name, split in splits.items():
+        if split.labels:
+            split.labels = LabelRows(id_of_code[split.labels.codes], split.labels.lengths)
+        _write(split, settings.text_column, folder / f"{name}.arrow")
+    labelled = {name: split.labels for name, split in splits.items() if split.labels}
+    info = LabelInfo(
+        names=space.names,
+        descriptions=space.descriptions,
+        evaluation_only=space.evaluation_only,
+        source=source.name,
+        validation_carved=carved,
+        num_documents={name: split.num_documents for name, split in splits.items()},
+        num_without_labels={name: int((labels.lengths == 0).sum()) for name, labels in labelled.items()},
+        num_with_unseen_labels={name: labels.num_rows_from(len(space.names)) for name, labels in labelled.items()},
+        fingerprint=fingerprint,
+        license=source.license,
+    )
+    info.save(folder)
+    return info
+
+
+def _nonempty_splits(source: Source, settings: LoaderSettings) -> dict[str, pads.Dataset]:
+    """The splits that have rows, with their text column checked."""
+    counts = {name: data.count_rows() for name, data in source.splits.items()}
+    if not any(counts.values()):
+        raise ValueError(f"The data set {source.name!r} is empty: {counts} rows. Was it written before it was filled?")
+    if settings.for_training and not counts.get("train"):
+        found = "is empty" if "train" in counts else f"does not exist (there are {list(counts)})"
+        raise ValueError(
+            f"The training split of {source.name!r} {found}. For evaluation or prediction alone pass for_training=False."
+        )
+    for name, data in source.splits.items():
+        columns = data.schema.names
+        if settings.text_column not in columns:
+            raise ValueError(
+                f"{source.name}: the {name} split has no column {settings.text_column!r}; its columns are {columns}. "
+                "Name the column of the texts in text_column=…."
+            )
+        text_type = data.schema.field(settings.text_column).type
+        value_type = text_type.value_type if pa.types.is_dictionary(text_type) else text_type
+        if not (is_string(value_type) or pa.types.is_null(value_type)):
+            raise ValueError(
+                f"{source.name}: column {settings.text_column!r} of {name} has the type {text_type}; texts must be strings. "
+                "Name another column in text_column=…."
+            )
+    if empty := [name for name, count in counts.items() if not count]:
+        warnings.warn(f"{source.name}: the splits {empty} have no rows and are left out.", stacklevel=5)
+    return {name: data for name, data in source.splits.items() if counts[name]}
+
+
+def _label_kinds(data: dict[str, pads.Dataset], source: str, settings: LoaderSettings) -> dict[str, str | None]:
+    """What the label column of each split holds, ``None`` where there is none."""
+    kinds: dict[str, str | None] = {}
+    for name, split in data.items():
+        if settings.label_column in split.schema.names:
+            where = f"{source}: column {settings.label_column!r} of {name}"
+            kinds[name] = label_kind(split.schema.field(settings.label_column).type, settings.label_format, where)
+        elif settings.for_training:
+            raise ValueError(
+                f"{source}: the {name} split has no column {settings.label_column!r}; its columns are {split.schema.names}. "
+                "Without labels there is nothing to learn from or to compare with: name their column in label_column=…, "
+                "or pass for_training=False to predict labels for these texts."
+            )
+        else:
+            kinds[name] = None
+    different = {kind for kind in kinds.values() if kind not in (None, "empty")}
+    if len(different) > 1:
+        raise ValueError(f"{source}: the splits hold different kinds of labels, {kinds}. Write them all the same way.")
+    return kinds
+
+
+def _read_labels(
+    data: dict[str, pads.Dataset],
+    name: str,
+    kind: str,
+    coder: LabelCoder,
+    label_file: LabelFile | None,
+    source: str,
+    settings: LoaderSettings,
+) -> LabelRows:
+    """The label sets of one split; integers are named by its own features, else by the label file."""
+    column = settings.label_column
+    id_labels = _class_names(data[name].schema, column) or (label_file.names.labels if label_file else None)
+    if kind == "multi_hot" and id_labels is None:
+        # Columns without names: the first document says how many there are.
+        first_row = next(iter(data.values())).head(1, columns=[column])[0].combine_chunks()
+        id_labels = [str(i) for i in range(int(list_lengths(first_row)[0]))]
+    return read_label_rows(data[name], column, kind, coder, id_labels, f"{source}: column {column!r} of {name}")
+
+
+def _class_names(schema: pa.Schema, column: str) -> list[str] | None:
+    """Names that the data set's own features give to integer labels, if they do."""
+    if column not in schema.names:
+        return None
+    feature = Features.from_arrow_schema(pa.schema([schema.field(column)], metadata=schema.metadata))[column]
+    return getattr(getattr(feature, "feature", None), "names", None)
+
+
+def _class_names_as_file(data: dict[str, pads.Dataset], column: str) -> LabelFile | None:
+    names = _class_names(next(iter(data.values())).schema, column)
+    return LabelFile.from_names(names) if names else None
+
+
+def _carve_validation(splits: dict[str, _Split], settings: LoaderSettings) -> bool:
+    """Take a validation split out of the training split where there is none; whether that was done."""
+    if "validation" in splits or "train" not in splits or settings.validation_fraction == 0:
+        return False
+    train = splits["train"]
+    digests = (
+        hashlib.blake2b(text.encode(), digest_size=8).digest()
+        for texts in train.texts(settings.text_column)
+        for text in texts.to_pylist()
+    )
+    hashes = np.fromiter((int.from_bytes(digest, "big") for digest in digests), dtype=np.uint64)
+    held_out = hashes < np.uint64(math.floor(settings.validation_fraction * 2**64))
+    if not held_out.any():
+        # A handful of documents: one text is held out, so that there is something to validate on.
+        held_out = hashes == hashes.min()
+    if held_out.all():
+        return False
+    for name, keep in (("train", ~held_out), ("validation", held_out)):
+        splits[name] = _Split(train.data, train.labels and train.labels.select(keep), keep)
+    if "test" in splits:
+        splits["test"] = splits.pop("test")  # back to the end
+    return True
+
+
+def _write(split: _Split, text_column: str, path: Path) -> None:
+    features = {"text": Value("string")}
+    if split.labels:
+        features["labels"] = List(Value("int32"))
+    schema = Features(features).arrow_schema
+    document = position = 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for texts in split.texts(text_column):
+            columns = [texts]
+            if split.labels:
+                lengths = split.labels.lengths[document : document + len(texts)]
+                stop = position + int(lengths.sum())
+                columns.append(LabelRows(split.labels.codes[position:stop], lengths).to_arrow())
+                document, position = document + len(texts), stop
+            if len(texts):
+                writer.write_batch(pa.record_batch(columns, schema=schema))

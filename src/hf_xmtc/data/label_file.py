@@ -1,0 +1,103 @@
+"""The label file of a data set: which labels there are, in which order, and what they are called."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hf_xmtc.models.label_names import LabelNames
+
+__all__ = ["LABEL_FILES", "LabelFile", "file_digest", "read_label_file"]
+
+# Names under which a data set may bring its label file, the first found wins.
+LABEL_FILES = ("labels.parquet", "labels.json")
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """Labels with their metadata, index = position in the file (and label id, where a data set holds integer ids)."""
+
+    names: LabelNames
+    descriptions: list[str | None] | None = None
+
+    @classmethod
+    def from_names(cls, names: LabelNames | Sequence[str]) -> "LabelFile":
+        """A label file held in memory."""
+        return cls(names if isinstance(names, LabelNames) else LabelNames(names))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything in it."""
+        digest = hashlib.blake2b(digest_size=16)
+        for index, label in enumerate(self.names.labels):
+            description = self.descriptions[index] if self.descriptions else None
+            entry = [label, self.names.name_of(index), self.names.parents_of(index), description]
+            digest.update(json.dumps(entry).encode() + b"\n")
+        return digest.hexdigest()
+
+    def arrange(self, labels: Iterable[str]) -> tuple[LabelNames, list[str | None] | None]:
+        """Metadata of some labels, in the order given; labels that are not in the file get none.
+
+        Returns:
+            The names and the descriptions (``None`` where no label has one) of ``labels``.
+        """
+        labels = list(labels)
+        indices = [self.names.ids.get(label) for label in labels]
+        names = [None if i is None else self.names.name_of(i) for i in indices]
+        parents = [[] if i is None else self.names.parents_of(i) for i in indices]
+        descriptions = [self.descriptions[i] if self.descriptions and i is not None else None for i in indices]
+        return LabelNames(labels, names, parents), (descriptions if any(descriptions) else None)
+
+
+def read_label_file(path: str | os.PathLike) -> LabelFile:
+    """Read ``labels.parquet`` or ``labels.json``.
+
+    Args:
+        path: A parquet file with a column ``label`` and, where known, ``name``, ``description`` and ``parents``; or a
+            JSON list of strings or ``{"label", "name", "parents"}`` entries.
+
+    Raises:
+        ValueError: If a label occurs twice, or the file has neither form.
+    """
+    path = Path(path)
+    if path.suffix not in (".parquet", ".json"):
+        raise ValueError(f"The label file {path} ends in {path.suffix!r}; give a labels.parquet or labels.json.")
+    try:
+        return LabelFile(LabelNames.load(path)) if path.suffix == ".json" else _read_parquet(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is not readable parquet ({error}). Was the download cut off? Fetch it again.") from error
+    except ValueError as error:
+        raise ValueError(f"Label file {path.name}: {error}") from error
+
+
+def file_digest(path: Path) -> str:
+    """Hash of a file's content."""
+    digest = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _read_parquet(path: Path) -> LabelFile:
+    table = pq.read_table(path)
+    if "label" not in table.column_names:
+        raise ValueError(
+            f"it needs a column 'label' (and may have name, description, parents) but has {table.column_names}."
+        )
+    labels = table["label"].to_pylist()
+    if not all(isinstance(label, str) for label in labels):
+        position = next(i for i, label in enumerate(labels) if not isinstance(label, str))
+        raise ValueError(f"row {position} has the label {labels[position]!r}; labels must be strings.")
+    columns = {
+        column: table[column].to_pylist() if column in table.column_names else None
+        for column in ("name", "description", "parents")
+    }
+    parents = None if columns["parents"] is None else [entry or [] for entry in columns["parents"]]
+    descriptions = columns["description"] if any(columns["description"] or []) else None
+    return LabelFile(LabelNames(labels, columns["name"], parents), descriptions)

@@ -1,0 +1,105 @@
+"""What a loaded data set says about its labels, kept in a side file that travels with the data."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hf_xmtc.models.label_names import LabelNames
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+__all__ = ["LABEL_INFO_FILE", "LabelInfo", "label_info_of"]
+
+LABEL_INFO_FILE = "xmtc_label_info.json"
+
+
+@dataclass(frozen=True)
+class LabelInfo:
+    """Label space and origin of a data set from `load_xmtc_dataset`.
+
+    Attributes:
+        names: Labels in id order with display names and parents; their number is ``num_labels``.
+        descriptions: Description of each label, ``None`` if no label has one.
+        evaluation_only: Labels seen only in evaluation data; the i-th has the id ``num_labels + i``. No model predicts them.
+        source: ``demo``, the folder's name, or the Hub id.
+        validation_carved: Whether the validation split was taken out of the training split.
+        num_documents: Documents of each split.
+        num_without_labels: Of these, documents with an empty label list.
+        num_with_unseen_labels: Of these, documents with a label of ``evaluation_only``.
+        fingerprint: Changes with the content of the data and the settings it was loaded with.
+        license: Licence named in the data set's card, ``None`` if it names none.
+    """
+
+    names: LabelNames
+    descriptions: list[str | None] | None
+    evaluation_only: list[str]
+    source: str
+    validation_carved: bool
+    num_documents: dict[str, int]
+    num_without_labels: dict[str, int]
+    num_with_unseen_labels: dict[str, int] = field(default_factory=dict)
+    fingerprint: str = ""
+    license: str | None = None
+
+    @property
+    def num_labels(self) -> int:
+        """Labels a model is trained for; label ids from here on are evaluation-only."""
+        return len(self.names)
+
+    def label_of(self, label_id: int) -> str:
+        """Label string of a label id, evaluation-only ids included."""
+        return self.names[label_id] if label_id < self.num_labels else self.evaluation_only[label_id - self.num_labels]
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write ``labels.json`` and the side file into a folder."""
+        self.names.save(folder)
+        entries = {key: value for key, value in vars(self).items() if key != "names"}
+        with open(Path(folder) / LABEL_INFO_FILE, "w", encoding="utf-8") as file:
+            json.dump(entries, file, ensure_ascii=False, indent=0)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> "LabelInfo":
+        """Read what `save` wrote."""
+        with open(Path(folder) / LABEL_INFO_FILE, encoding="utf-8") as file:
+            return cls(names=LabelNames.load(folder), **json.load(file))
+
+
+def label_info_of(dataset: "Dataset | DatasetDict") -> LabelInfo:
+    """Label names and origin of a data set that came from `load_xmtc_dataset`.
+
+    The side file is found through ``dataset.cache_files``, so it survives ``select``, ``shuffle``, ``train_test_split`` and
+    ``map`` (which caches beside the data by default).
+
+    Args:
+        dataset: What `load_xmtc_dataset` returned, one of its splits, or something made from them.
+
+    Raises:
+        ValueError: If no side file lies with the data, or the splits come from different data sets.
+    """
+    splits = list(dataset.values()) if isinstance(dataset, dict) else [dataset]
+    folders = {folder for split in splits for folder in _side_file_folders(split)}
+    if not folders:
+        raise ValueError(
+            "This data set carries no label information: it was not made by load_xmtc_dataset, or its rows were copied into "
+            "memory or another folder (keep_in_memory=True, disabled caching, from_dict, save_to_disk). "
+            "Call label_info_of on what load_xmtc_dataset returned, before such a step, and keep the result."
+        )
+    if len(folders) > 1:
+        sources = sorted(f"{LabelInfo.load(folder).source} ({folder.name})" for folder in folders)
+        raise ValueError(
+            f"The rows come from {len(folders)} different loads: {', '.join(sources)}. Their label ids do not mean the same "
+            "labels. Load the data in one call of load_xmtc_dataset."
+        )
+    return LabelInfo.load(folders.pop())
+
+
+def _side_file_folders(dataset: "Dataset") -> Iterator[Path]:
+    for entry in dataset.cache_files:
+        for folder in Path(entry["filename"]).resolve().parents:
+            if (folder / LABEL_INFO_FILE).is_file():
+                yield folder
+                break

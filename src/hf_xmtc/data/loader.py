@@ -1,0 +1,147 @@
+"""`load_xmtc_dataset`: any supported data set as texts and label ids."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from hf_xmtc.models.label_names import LabelNames
+
+try:
+    import datasets
+except ImportError as error:
+    raise ImportError("`load_xmtc_dataset` needs `datasets`: pip install 'hf_xmtc[train]'") from error
+
+from .encoding import LoaderSettings, encode_source
+from .label_file import LabelFile, file_digest, read_label_file
+from .label_info import LABEL_INFO_FILE, LabelInfo
+from .sources import Source, read_source
+
+__all__ = ["load_xmtc_dataset"]
+
+# Raised when the same source and settings would be encoded differently, so that old caches are not reused.
+_ENCODING_VERSION = 1
+
+
+def load_xmtc_dataset(
+    name_or_path: str | os.PathLike,
+    *,
+    label_space: str = "train",
+    label_file: str | os.PathLike | None = None,
+    label_names: LabelNames | Sequence[str] | None = None,
+    label_format: str = "ids",
+    validation_fraction: float = 0.1,
+    text_column: str = "text",
+    label_column: str = "labels",
+    for_training: bool = True,
+    config_name: str | None = None,
+    cache_dir: str | os.PathLike | None = None,
+    revision: str | None = None,
+) -> "datasets.DatasetDict":
+    """Load a data set as texts and label ids.
+
+    Every split has the columns ``text`` (string, missing texts as ``""``) and ``labels`` (``List(Value("int32"))``: the
+    label ids of the document, each once; documents without labels are kept). Names, descriptions and counts come from
+    `label_info_of`. The result is the same in every process: labels are in the order of the label file
+    (``labels.parquet`` or ``labels.json``) where there is one, else sorted. Labels that occur only in evaluation data get
+    ids from ``num_labels`` on and are warned about. The encoded data is cached and rebuilt when the source or a setting
+    changes.
+
+    Args:
+        name_or_path: ``"demo"``, a folder with ``train.parquet``, ``validation.parquet``, ``test.parquet`` (or shards such
+            as ``train-00000-of-00002.parquet``) in the columns ``text`` and ``labels``, or the id of a data set on the Hub.
+        label_space: ``"train"`` numbers the labels of the training split; ``"file"`` all labels of the label file.
+        label_file: Label file to use instead of the data set's own. It sets order and names; for integer labels its n-th
+            entry is label id n.
+        label_names: The same held in memory, for instance the names of a trained model.
+        label_format: What lists of integers are: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1.
+        validation_fraction: Share of the training documents that becomes the validation split where there is none, chosen
+            by a hash of the text (equal texts stay together); 0 for none.
+        text_column: Column of the text in the source.
+        label_column: Column of the labels in the source.
+        for_training: ``False`` accepts data without a training split or without labels, for evaluation or prediction alone.
+        config_name: Configuration of a Hub data set that has several.
+        cache_dir: Folder for the encoded data, by default the cache of `datasets`.
+        revision: Branch, tag or commit of a Hub data set.
+
+    Returns:
+        The splits that exist, among ``train``, ``validation`` and ``test``. Splits without labels (``for_training=False``)
+        have no column ``labels``.
+
+    Raises:
+        FileNotFoundError: If there is no such data set or label file.
+        ConnectionError: If a Hub data set is asked for and the Hub cannot be reached.
+        ValueError: If the data is empty, a column is missing or of an unsupported type, or names and label ids disagree.
+    """
+    settings = LoaderSettings(label_space, label_format, validation_fraction, text_column, label_column, for_training)
+    source = read_source(name_or_path, config_name=config_name, revision=revision, cache_dir=cache_dir)
+    given_names = None if label_names is None else LabelFile.from_names(label_names)
+    label_path = _choose_label_file(source, label_file, given_names)
+    fingerprint = _fingerprint(source, given_names, label_path, settings)
+    folder = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_xmtc"
+    folder /= f"{re.sub(r'[^A-Za-z0-9_.-]', '_', source.name)}-{fingerprint}"
+    if not (folder / LABEL_INFO_FILE).is_file():
+        labels = read_label_file(label_path) if label_path else given_names
+        _build(folder, source, labels, settings, fingerprint)
+    info = LabelInfo.load(folder)
+    _warn_about(source, info)
+    return datasets.DatasetDict(
+        {split: datasets.Dataset.from_file(str(folder / f"{split}.arrow"), split=split) for split in info.num_documents}
+    )
+
+
+def _choose_label_file(source: Source, path: str | os.PathLike | None, given_names: LabelFile | None) -> Path | None:
+    if given_names is None:
+        if path is not None and not Path(path).is_file():
+            raise FileNotFoundError(f"There is no label file {os.fspath(path)!r}. Give a labels.parquet or labels.json.")
+        return Path(path) if path is not None else source.label_file
+    if path is not None:
+        raise ValueError(
+            f"Both label_file={os.fspath(path)!r} and label_names ({len(given_names.names)} names) are given. Give one."
+        )
+    return None
+
+
+def _fingerprint(source: Source, given_names: LabelFile | None, label_path: Path | None, settings: LoaderSettings) -> str:
+    labels = given_names.fingerprint if given_names else label_path and [label_path.suffix, file_digest(label_path)]
+    parts = [_ENCODING_VERSION, source.name, source.fingerprint, source.license, labels, asdict(settings)]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+
+
+def _build(folder: Path, source: Source, labels: LabelFile | None, settings: LoaderSettings, fingerprint: str) -> None:
+    """Encode into a folder of its own and rename it, so that no process ever sees half of it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.parent / f".{folder.name}-{uuid.uuid4().hex}"
+    temporary.mkdir()
+    try:
+        encode_source(source, labels, settings, fingerprint, temporary)
+        try:
+            os.replace(temporary, folder)
+        except OSError:
+            # Another process has finished the same work in the meantime: its folder holds the same content.
+            if not (folder / LABEL_INFO_FILE).is_file():
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _warn_about(source: Source, info: LabelInfo) -> None:
+    if source.left_out:
+        warnings.warn(
+            f"{source.name}: the splits {list(source.left_out)} are left out; only train, validation and test are used.",
+            stacklevel=3,
+        )
+    if info.evaluation_only:
+        documents = ", ".join(f"{count} in {split}" for split, count in info.num_with_unseen_labels.items() if count)
+        warnings.warn(
+            f"{source.name}: {len(info.evaluation_only)} labels occur only in evaluation data, for example "
+            f"{info.evaluation_only[0]!r} (documents affected: {documents}). No model trained on this data can predict "
+            f"them; they have label ids from {info.num_labels} on and recall counts them as missed unless told otherwise.",
+            stacklevel=3,
+        )

@@ -1,0 +1,108 @@
+"""Tokenizing a loaded data set, with a count of the texts that were cut."""
+
+import hashlib
+import json
+from typing import TypeVar
+
+import pyarrow.compute as pc
+from datasets import Dataset, DatasetDict, Features, List, Value
+from transformers import PreTrainedTokenizerBase
+
+__all__ = ["tokenize_dataset"]
+
+DatasetOrDict = TypeVar("DatasetOrDict", Dataset, DatasetDict)
+
+
+def tokenize_dataset(
+    dataset: DatasetOrDict, tokenizer: PreTrainedTokenizerBase, max_length: int, num_proc: int | None = None
+) -> tuple[DatasetOrDict, dict[str, int]]:
+    """Turn texts into token ids, without padding.
+
+    A text without tokens keeps the special tokens; where the tokenizer adds none it becomes one unknown token, as in the
+    AttentionXML authors' code, so that no document is empty.
+
+    The result is cached beside the data, keyed by the tokenizer's content and ``max_length``.
+
+    Args:
+        dataset: One split or all, with a column ``text``.
+        tokenizer: A fast tokenizer.
+        max_length: Longest sequence in tokens, special tokens included; longer texts are cut.
+        num_proc: Processes that share the work.
+
+    Returns:
+        The data set with ``input_ids``, ``length`` (tokens of each document) and, where it had them, ``labels``; and for
+        each split the number of texts that were cut. A single split without a name is called ``data``.
+
+    Raises:
+        TypeError: If the tokenizer is not a fast one.
+        ValueError: If ``max_length`` leaves no room beside the special tokens or exceeds the tokenizer's own limit.
+    """
+    _check(tokenizer, max_length)
+    if isinstance(dataset, DatasetDict):
+        parts = {split: _tokenize_split(rows, tokenizer, max_length, num_proc) for split, rows in dataset.items()}
+        tokenized = DatasetDict({split: rows for split, (rows, _) in parts.items()})
+        return tokenized, {split: num_cut for split, (_, num_cut) in parts.items()}
+    tokenized, num_cut = _tokenize_split(dataset, tokenizer, max_length, num_proc)
+    return tokenized, {str(dataset.split or "data"): num_cut}
+
+
+def _check(tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+    if not tokenizer.is_fast:
+        raise TypeError(f"{type(tokenizer).__name__} is not a fast tokenizer. Load it with AutoTokenizer, which gives one.")
+    num_special = tokenizer.num_special_tokens_to_add()
+    # Below the number of special tokens the library would silently not cut at all.
+    if max_length <= num_special:
+        raise ValueError(
+            f"max_length={max_length} leaves no room for words: the tokenizer adds {num_special} special tokens. "
+            f"Use at least {num_special + 1}, or fewer CLS tokens."
+        )
+    if max_length > tokenizer.model_max_length:
+        raise ValueError(
+            f"max_length={max_length} exceeds the {tokenizer.model_max_length} tokens the tokenizer's model can take. "
+            f"Use max_length={tokenizer.model_max_length} or less."
+        )
+
+
+def _tokenize_split(
+    dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, num_proc: int | None
+) -> tuple[Dataset, int]:
+    features = {"input_ids": List(Value("int32")), "length": Value("int32"), "is_cut": Value("bool")}
+    if "labels" in dataset.column_names:
+        features["labels"] = dataset.features["labels"]
+    tokenized = dataset.map(
+        _tokenize_batch,
+        batched=True,
+        remove_columns=[column for column in dataset.column_names if column != "labels"],
+        fn_kwargs={"tokenizer": tokenizer, "max_length": max_length},
+        features=Features(features),
+        num_proc=num_proc,
+        new_fingerprint=_fingerprint(dataset, tokenizer, max_length),
+        desc="Tokenizing",
+    )
+    num_cut = pc.sum(tokenized.data.column("is_cut")).as_py() or 0
+    return tokenized.remove_columns("is_cut"), num_cut
+
+
+def _tokenize_batch(batch: dict, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict:
+    texts = [text or "" for text in batch["text"]]
+    encoded = tokenizer(
+        texts, truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False
+    )
+    input_ids = [ids or [tokenizer.unk_token_id] for ids in encoded["input_ids"]]
+    return {
+        "input_ids": input_ids,
+        "length": [len(ids) for ids in input_ids],
+        # What was cut off is kept beside each encoding, so no text is tokenized twice to find out.
+        "is_cut": [bool(encoding.overflowing) for encoding in encoded.encodings],
+    }
+
+
+def _fingerprint(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> str:
+    """Key of the cached result.
+
+    The library's own key changes with the first use of a tokenizer, because cutting and padding are settings inside it.
+    """
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    content.update(truncation=None, padding=None)
+    parts = [dataset._fingerprint, content, tokenizer.unk_token_id, tokenizer.truncation_side, max_length]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()

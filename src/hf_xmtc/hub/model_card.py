@@ -1,0 +1,338 @@
+"""The model card: what a stranger reads first, and what the Hub's search and leaderboards read.
+
+`build_model_card` turns facts into a card; `card_from_folder` takes the facts from a model folder, so a card can be made
+again when the text around the numbers gets better. Writing a card needs no network.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from hf_xmtc.hub.verify import num_labels_of
+from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+
+__all__ = ["REPO_ID_PLACEHOLDER", "build_model_card", "card_from_folder"]
+
+# Stands for the repo's name in a card that is not published yet; `push_folder` fills it in.
+REPO_ID_PLACEHOLDER = "<user>/<model>"
+TRAINING_CURVE_FILE = "training_curve.png"
+
+# The Hub's task id of multi-label text classification and the tags by which people look for this kind of model.
+TASK = "text-classification"
+TAGS = ("extreme-multi-label-classification", "xmtc", "multi-label", TASK)
+
+# Meaning of a metric by the part of its name before "@"; k is the part after it.
+METRIC_MEANINGS = {
+    "P": "share of the first {k} predicted labels that are right",
+    "R": "share of a document's labels that are among the first {k} predicted",
+    "RP": "as P, divided by the best value possible for a document with fewer than {k} labels",
+    "nDCG": "ranking quality of the first {k} labels: right labels count more the higher they stand; 100 is a perfect order",
+    "PSP": "as P, with rare labels weighted up by their propensity, relative to the best possible value",
+    "PSnDCG": "as nDCG, with rare labels weighted up by their propensity, relative to the best possible value",
+}
+_METRIC_IDS = {"P": "precision", "R": "recall", "RP": "r_precision"}
+
+GENERAL_LIMITS = (
+    "Labels that do not occur in the training data cannot be predicted; the label set is fixed in `labels.json`.",
+    "Scores are independent sigmoids, one per label. They do not add up to 1 and are not calibrated: a score of 0.8 does "
+    "not mean that the label is right in 80 % of cases. Rank by them, and choose a threshold on your own documents.",
+    "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
+    "The model repeats the habits of the people who assigned the training labels, their omissions included.",
+)
+
+CORNET_CITATION = """```bibtex
+@inproceedings{xun2020correlation,
+  title     = {Correlation Networks for Extreme Multi-label Text Classification},
+  author    = {Xun, Guangxu and Jha, Kishlay and Sun, Jianhui and Zhang, Aidong},
+  booktitle = {Proceedings of the 26th ACM SIGKDD International Conference on Knowledge Discovery and Data Mining},
+  year      = {2020}
+}
+```"""
+
+# Facts in recipe.json that have their own place in the card.
+_FACT_KEYS = (
+    "model_name",
+    "dataset_name",
+    "dataset_description",
+    "dataset_license",
+    "dataset_repo_id",
+    "language",
+    "base_model",
+)
+
+
+def build_model_card(
+    *,
+    model_name: str,
+    model_family: str,
+    dataset_name: str,
+    label_info: Mapping[str, Any],
+    metrics: Mapping[str, Mapping[str, Any]],
+    recipe: Mapping[str, Any] | None = None,
+    base_model: str | None = None,
+    dataset_description: str | None = None,
+    dataset_license: str | None = None,
+    dataset_repo_id: str | None = None,
+    language: str | Sequence[str] | None = None,
+    license: str = "apache-2.0",
+    limits: Sequence[str] = (),
+    repo_id: str = REPO_ID_PLACEHOLDER,
+    training_curve: str | None = None,
+) -> ModelCard:
+    """Write the card of a model, with its results in the ``model-index`` form that the Hub reads.
+
+    Paths of the machine that trained the model are reduced to their last part wherever they occur in the facts.
+
+    Args:
+        model_name: Name of the model, without the account.
+        model_family: Family as in ``--model_family``, such as ``bertxml``; becomes a tag.
+        dataset_name: Name of the data set for readers.
+        label_info: ``num_labels``, and optionally ``examples`` (a few label names) and ``num_with_parents``.
+        metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory.
+        recipe: Setting → value, shown as a table; settings that are None are left out.
+        base_model: Hub id of the pretrained encoder; None when trained from scratch.
+        dataset_description: Sentences on origin, language and size of the data set.
+        dataset_license: Licence of the data set, in words.
+        dataset_repo_id: Hub id of the data set; None when it is not on the Hub.
+        language: ISO 639-1 code of the documents, or several.
+        license: Licence of the weights, as the Hub abbreviates it.
+        limits: Further limits of this model, as sentences.
+        repo_id: Repo that the usage example opens.
+        training_curve: Name of the picture in the model folder, if there is one.
+
+    Returns:
+        Card, ready for ``card.save("README.md")``.
+
+    Raises:
+        ValueError: If the ``num_labels`` of ``label_info`` is missing.
+    """
+    if "num_labels" not in label_info:
+        raise ValueError(
+            f"label_info must hold num_labels, found only {sorted(label_info)}. Take it from the model's config."
+        )
+    dataset_name, recipe = _without_path(dataset_name), dict(recipe or {})
+    from_hub = base_model if base_model is not None and not is_local_path(base_model) else None
+    data = ModelCardData(
+        model_name=model_name,
+        language=list(language) if language is not None and not isinstance(language, str) else language,
+        license=license,
+        library_name="transformers",
+        pipeline_tag=TASK,
+        base_model=from_hub,
+        datasets=[dataset_repo_id] if dataset_repo_id else None,
+        tags=[*TAGS, model_family, *(["cornet"] if recipe.get("cornet_num_blocks") else [])],
+        eval_results=_eval_results(metrics, dataset_name, dataset_repo_id) or None,
+    )
+    sections = [
+        f"# {model_name}",
+        _introduction(model_family, dataset_name, label_info, recipe, base_model),
+        "## How to use\n\n" + _usage(repo_id),
+        "## Results\n\n" + _results(metrics, dataset_name),
+        "## Data\n\n" + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id, label_info),
+        "## Training\n\n" + _training(recipe, metrics.get("train", {}), training_curve),
+        "## Limits\n\n" + "\n".join(f"- {limit}" for limit in [*_limits(recipe), *limits]),
+        "## Citation\n\n" + _citation(model_family, recipe),
+    ]
+    return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")
+
+
+def card_from_folder(folder: str | Path, model_name: str | None = None, **facts: Any) -> ModelCard:
+    """Write the card of a model folder from its config.json, labels.json, metrics.json and recipe.json.
+
+    Args:
+        folder: Model folder.
+        model_name: Name of the model; by default ``model_name`` in recipe.json, else the folder's name.
+        **facts: Any argument of `build_model_card`, for what the folder does not say or says otherwise.
+
+    Returns:
+        Card; the README.md in the folder is not touched.
+
+    Raises:
+        FileNotFoundError: If config.json or labels.json is missing.
+    """
+    folder = Path(folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    labels = LabelNames.load(folder / LABELS_FILE)
+    recipe = _read_json_if_there(folder / "recipe.json")
+    known = {
+        "model_name": model_name or recipe.get("model_name") or folder.resolve().name,
+        "model_family": recipe.get("model_family") or config["model_type"],
+        "dataset_name": recipe.get("dataset_name") or recipe.get("dataset") or "the training data",
+        "label_info": {
+            "num_labels": num_labels_of(config),
+            "examples": [labels.name_of(label_id) for label_id in range(min(5, len(labels)))],
+            "num_with_parents": sum(bool(labels.parents_of(label_id)) for label_id in range(len(labels))),
+        },
+        "metrics": _read_json_if_there(folder / "metrics.json"),
+        "recipe": {key: value for key, value in recipe.items() if key not in _FACT_KEYS},
+        "training_curve": TRAINING_CURVE_FILE if (folder / TRAINING_CURVE_FILE).exists() else None,
+        **{key: recipe.get(key) for key in _FACT_KEYS if key not in ("model_name", "dataset_name")},
+    }
+    return build_model_card(**{**known, **facts})
+
+
+def is_local_path(value: str) -> bool:
+    """Whether a setting is written like a path of one machine: absolute, below the home folder, or relative with dots."""
+    if value.startswith(("~", "./", "../", ".\\", "..\\", "file:")):
+        return True
+    return PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()
+
+
+def _without_path(value: Any) -> Any:
+    """The value with local paths reduced to their last part, in lists and dictionaries too."""
+    if isinstance(value, str) and is_local_path(value):
+        return re.split(r"[\\/]", value.rstrip("\\/"))[-1]
+    if isinstance(value, list | tuple):
+        return [_without_path(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: _without_path(entry) for key, entry in value.items()}
+    return value
+
+
+def _metric_values(split: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics of a split without the counts and without values that are no finite number."""
+    values = {}
+    for name, value in split.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and math.isfinite(value) and not name.startswith("num_"):
+            values[name] = value
+    return values
+
+
+def _eval_results(metrics: Mapping, dataset_name: str, dataset_repo_id: str | None) -> list[EvalResult]:
+    results = []
+    for split in ("test", "validation"):
+        for name, value in _metric_values(metrics.get(split, {})).items():
+            family, _, k = name.partition("@")
+            metric_id = _METRIC_IDS.get(family, re.sub(r"\W+", "_", family.lower()))
+            result = EvalResult(
+                task_type=TASK,
+                task_name="Extreme multi-label text classification",
+                dataset_type=dataset_repo_id or re.sub(r"[^\w.-]+", "-", dataset_name),
+                dataset_name=dataset_name,
+                dataset_split=split,
+                metric_type=f"{metric_id}_at_{k}" if k else metric_id,
+                metric_name=name,
+                metric_value=value,
+            )
+            results.append(result)
+    return results
+
+
+def _introduction(family: str, dataset_name: str, label_info: Mapping, recipe: Mapping, base_model: str | None) -> str:
+    blocks = recipe.get("cornet_num_blocks")
+    head = f" with {blocks} CorNet block{'s' if blocks != 1 else ''}" if blocks else ""
+    start = f"fine-tuned from `{_without_path(base_model)}`" if base_model else "trained from scratch"
+    return (
+        f"Tags a text with the right few of **{label_info['num_labels']:,} labels**. A `{family}` model{head}, {start} "
+        f"on {dataset_name}, made with `hf_xmtc`. Scores are independent, so a text can have any number of labels."
+    )
+
+
+def _usage(repo_id: str) -> str:
+    return f"""Needs only `torch` and `transformers`; the model's code is in this repository.
+
+```python
+from transformers import pipeline
+
+tagger = pipeline("{TASK}", model="{repo_id}", trust_remote_code=True)
+tagger("Your text", top_k=5)  # [{{"label": ..., "score": ...}}, ...], best first
+```
+
+For the numbers themselves:
+
+```python
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{repo_id}", trust_remote_code=True)
+model = AutoModel.from_pretrained("{repo_id}", trust_remote_code=True)
+output = model(**tokenizer(["Your text"], truncation=True, return_tensors="pt"), top_k=5)
+output.top_labels, output.top_scores  # label ids and scores, (1, 5)
+```"""
+
+
+def _results(metrics: Mapping, dataset_name: str) -> str:
+    splits = {split: _metric_values(metrics[split]) for split in ("test", "validation") if metrics.get(split)}
+    names = list(dict.fromkeys(name for values in splits.values() for name in values))
+    if not names:
+        return "This model has not been evaluated."
+    lines = [
+        f"On {dataset_name}, in percent:",
+        "",
+        f"| metric | {' | '.join(splits)} | meaning |",
+        f"| --- |{' ---: |' * len(splits)} --- |",
+    ]
+    for name in names:
+        family, _, k = name.partition("@")
+        shown = " | ".join(f"{100 * values[name]:.2f}" if name in values else "–" for values in splits.values())
+        lines.append(f"| {_cell(name)} | {shown} | {METRIC_MEANINGS.get(family, '').format(k=k)} |")
+    notes = [_left_out_note(split, metrics[split]) for split in splits]
+    return "\n".join(lines) + "\n\n" + "\n".join(note for note in notes if note)
+
+
+def _left_out_note(split: str, values: Mapping) -> str:
+    if "num_documents" not in values:
+        return ""
+    note = f"The {split} split has {values['num_documents']:,} documents in these means"
+    if left_out := values.get("num_left_out"):
+        return f"{note}; {left_out:,} more have no label and are left out of them."
+    return f"{note}; none is left out."
+
+
+def _data(name: str, description: str | None, license: str | None, repo_id: str | None, label_info: Mapping) -> str:
+    where = f"[{name}](https://huggingface.co/datasets/{repo_id})" if repo_id else name
+    sentences = [f"Trained on {where}."]
+    if description:
+        sentences.append(description.strip())
+    if license:
+        sentences.append(f"Licence of the data: {license.strip().rstrip('.')}.")
+    labels = f"The label set is that of the training split: {label_info['num_labels']:,} labels"
+    if label_info.get("num_with_parents"):
+        labels += f", {label_info['num_with_parents']:,} of them with a parent"
+    if label_info.get("examples"):
+        labels += ", such as " + ", ".join(f"“{example}”" for example in label_info["examples"])
+    return " ".join(sentences) + f"\n\n{labels}."
+
+
+def _training(recipe: Mapping, train: Mapping, training_curve: str | None) -> str:
+    parts = []
+    costs = [
+        f"{train['seconds']:,.0f} seconds" if "seconds" in train else "",
+        f"{train['documents_per_second']:,.0f} documents per second" if "documents_per_second" in train else "",
+        f"peak memory {train['peak_memory_mb']:,.0f} MB" if "peak_memory_mb" in train else "",
+    ]
+    if any(costs):
+        parts.append(f"Training took {', '.join(cost for cost in costs if cost)}.")
+    shown = {key: _without_path(value) for key, value in recipe.items() if value is not None and key != "output_dir"}
+    if shown:
+        rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in shown.items()]
+        parts.append("\n".join(["| setting | value |", "| --- | --- |", *rows]))
+    if training_curve:
+        parts.append(f"![Training curve]({training_curve})")
+    return "\n\n".join(parts) or "The settings were not recorded."
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return " ".join(text.split()).replace("|", r"\|") or '""'
+
+
+def _limits(recipe: Mapping) -> list[str]:
+    length = recipe.get("max_length_tokens") or recipe.get("max_length")
+    cut = f"Only the first {length:,} tokens of a text are read" if length else "Long texts are cut at the tokenizer's limit"
+    return [f"{cut}; what stands after them has no influence.", *GENERAL_LIMITS]
+
+
+def _citation(family: str, recipe: Mapping) -> str:
+    if family == "bertxml" or recipe.get("cornet_num_blocks"):
+        return "The architecture is from CorNet (Xun et al., KDD 2020):\n\n" + CORNET_CITATION
+    return f"Please cite the paper behind `{family}`; the code in this repository names it."
+
+
+def _read_json_if_there(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -1,0 +1,237 @@
+"""Publish a model folder on the Hugging Face Hub, in one commit that holds exactly the files of the model."""
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.errors import HfHubHTTPError, RevisionNotFoundError
+from huggingface_hub.utils import validate_repo_id
+
+from hf_xmtc.hub.model_card import REPO_ID_PLACEHOLDER, is_local_path
+from hf_xmtc.hub.verify import CONFIG_FILE, ModelFolderReport, check_model_folder, num_labels_of
+from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+
+__all__ = ["push_folder", "push_main"]
+
+logger = logging.getLogger(__name__)
+
+_WEIGHT_SUFFIXES = (".safetensors", ".bin", ".gguf", ".onnx")
+
+
+def push_folder(
+    folder: str | Path,
+    repo_id: str,
+    *,
+    private: bool = False,
+    token: str | None = None,
+    revision: str | None = None,
+    commit_message: str | None = None,
+    overwrite: bool = False,
+    dry_run: bool = False,
+) -> str:
+    """Upload a model folder to the Hub.
+
+    Optimizer checkpoints, caches and hidden files stay behind. In the card, the placeholder for the repo's name is filled
+    in on the way; the folder itself is not changed. The upload is one commit, so readers see the old model or the new one.
+
+    Args:
+        folder: A complete model folder (see `check_model_folder`).
+        repo_id: ``user/name``, or ``name`` for the account of the token. The repo is made if it is not there.
+        private: Make a new repo private.
+        token: A token with write permission; without it the one of ``hf auth login`` or ``HF_TOKEN``.
+        revision: Branch to commit to, made from ``main`` if it is not there. Default ``main``.
+        commit_message: Subject of the commit.
+        overwrite: Replace a repo that holds another model. Files that only the other model has are deleted in the same
+            commit; the Hub's history keeps them.
+        dry_run: Check the folder and return the address, but send and ask nothing.
+
+    Returns:
+        Address of the published model.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If the folder is not complete, holds pickles or corrupt weights, or the repo holds another model, or is
+            public where ``private`` was asked for.
+        PermissionError: If the Hub refuses the token.
+    """
+    validate_repo_id(repo_id)
+    report = check_model_folder(folder)
+    report.raise_for_problems()
+    _warn_about_contents(report)
+    api = HfApi(token=token)
+    if dry_run:
+        return _address(f"{api.endpoint}/{repo_id}", revision)
+    try:
+        repo_url = api.create_repo(repo_id, private=True if private else None, exist_ok=True)
+        remote = _look_at_remote(api, repo_url.repo_id, revision)
+        if private and not remote.private:
+            raise ValueError(
+                f"The repo {repo_url.repo_id} is public, but private=True was asked for, which only applies to a new repo. "
+                "Make it private in its settings on the Hub first, or push without private=True."
+            )
+        if (difference := _difference(report, remote)) and not overwrite:
+            raise ValueError(
+                f"The repo {repo_url.repo_id} holds another model: {difference}. Push to another repo_id or another "
+                "revision of an empty repo, or replace it with overwrite=True (--overwrite)."
+            )
+        if revision is not None and remote.is_new_branch:
+            api.create_branch(repo_url.repo_id, branch=revision)
+        _commit(api, report, remote, repo_url.repo_id, revision, commit_message, replace=difference is not None)
+    except HfHubHTTPError as error:
+        if error.response.status_code not in (401, 403):
+            raise
+        raise PermissionError(
+            f"The Hub at {api.endpoint} refused to write to {repo_id} (HTTP {error.response.status_code}): {error}\n"
+            "Is the token missing, expired or without write permission for this account? Log in with `hf auth login` or "
+            "set HF_TOKEN to a token with the role `write`."
+        ) from error
+    return _address(str(repo_url), revision)
+
+
+def _warn_about_contents(report: ModelFolderReport) -> None:
+    if report.left_out:
+        logger.warning("Left out of the upload, as they are not part of the model: %s", ", ".join(report.left_out))
+    if "recipe.json" in report.files:
+        recipe = json.loads((report.folder / "recipe.json").read_text(encoding="utf-8"))
+        paths = {key: value for key, value in recipe.items() if isinstance(value, str) and is_local_path(value)}
+        if paths:
+            logger.warning("recipe.json names paths of this machine, which everyone will be able to read: %s", paths)
+
+
+@dataclass
+class _Remote:
+    """What the repo holds before the push; fields are None where the repo has no such file or none that can be read."""
+
+    private: bool
+    is_new_branch: bool
+    files: list[str]
+    config: dict | None
+    labels: LabelNames | None
+
+
+def _look_at_remote(api: HfApi, repo_id: str, revision: str | None) -> _Remote:
+    is_new_branch = False
+    try:
+        info = api.model_info(repo_id, revision=revision)
+    except RevisionNotFoundError:
+        is_new_branch = True  # it will start as a copy of main
+        info = api.model_info(repo_id)
+    files = [sibling.rfilename for sibling in info.siblings or []]
+    contents = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (CONFIG_FILE, LABELS_FILE):
+            if name in files:
+                contents[name] = api.hf_hub_download(repo_id, name, revision=info.sha, local_dir=folder)
+        config = _read_or_none(contents.get(CONFIG_FILE), lambda path: json.loads(Path(path).read_text(encoding="utf-8")))
+        labels = _read_or_none(contents.get(LABELS_FILE), LabelNames.load)
+    return _Remote(bool(info.private), is_new_branch, files, config, labels)
+
+
+def _read_or_none(path: str | None, read: Callable[[str], Any]) -> Any:
+    try:
+        return None if path is None else read(path)
+    except ValueError:
+        return None  # unreadable counts as not there, so that it can only be replaced on request
+
+
+def _difference(report: ModelFolderReport, remote: _Remote) -> str | None:
+    """How the model in the repo differs from the one in the folder; None for the same kind of model or no model at all."""
+    if remote.config is None:
+        weights = [name for name in remote.files if name.endswith(_WEIGHT_SUFFIXES)]
+        return f"it has weights ({', '.join(weights)}) but no readable {CONFIG_FILE}" if weights else None
+    here, there = report.model_type, remote.config.get("model_type")
+    if here != there:
+        return f"model_type={there!r} there, {here!r} in the folder"
+    here, there = report.num_labels, num_labels_of(remote.config)
+    if here != there:
+        return f"num_labels={there} there, {here} in the folder"
+    if remote.labels is None:
+        return f"it has no readable {LABELS_FILE}, so its {there} labels cannot be compared"
+    labels = LabelNames.load(report.folder)
+    for label_id, (here, there) in enumerate(zip(labels.labels, remote.labels.labels, strict=False)):
+        if here != there:
+            return f"label id {label_id} is {there!r} there, {here!r} in the folder"
+    return None
+
+
+def _commit(
+    api: HfApi,
+    report: ModelFolderReport,
+    remote: _Remote,
+    repo_id: str,
+    revision: str | None,
+    commit_message: str | None,
+    replace: bool,
+) -> None:
+    operations: list[CommitOperationAdd | CommitOperationDelete] = []
+    for name in report.files:
+        content: Path | bytes = report.folder / name
+        if name == "README.md":
+            card = content.read_text(encoding="utf-8")
+            content = card.replace(REPO_ID_PLACEHOLDER, repo_id).encode("utf-8")
+        operations.append(CommitOperationAdd(path_in_repo=name, path_or_fileobj=content))
+    if replace:
+        stale = sorted(set(remote.files) - set(report.files) - {".gitattributes"})
+        operations += [CommitOperationDelete(path_in_repo=name, is_folder=False) for name in stale]
+    with warnings.catch_warnings():
+        # predictions/test.parquet belongs beside the model it was made with.
+        warnings.filterwarnings("ignore", message="It seems that you are about to commit a data file")
+        api.create_commit(
+            repo_id,
+            operations,
+            commit_message=commit_message or f"Upload {report.model_type} with {report.num_labels} labels",
+            revision=revision,
+        )
+
+
+def _address(repo_url: str, revision: str | None) -> str:
+    return repo_url if revision is None else f"{repo_url}/tree/{revision}"
+
+
+def push_main(argv: Sequence[str] | None = None) -> int:
+    """Command line of `push_folder`: what ``scripts/push_to_hub.py`` and ``hf-xmtc push`` run.
+
+    Args:
+        argv: Arguments without the program's name; those of the process by default.
+
+    Returns:
+        Exit status: 0 when the model is published (or would be, in a dry run), 1 when it is refused.
+    """
+    parser = argparse.ArgumentParser(prog="push_to_hub", description="Publish a model folder on the Hugging Face Hub.")
+    parser.add_argument("--model", required=True, metavar="DIR", help="model folder written by train.py")
+    parser.add_argument("--repo_id", required=True, metavar="USER/NAME", help="repo on the Hub, made if it is not there")
+    parser.add_argument("--private", action="store_true", help="make a new repo private")
+    parser.add_argument("--revision", help="branch to push to, made if it is not there (default: main)")
+    parser.add_argument("--commit_message", help="subject of the commit")
+    parser.add_argument("--overwrite", action="store_true", help="replace a repo that holds another model")
+    parser.add_argument("--dry_run", action="store_true", help="check the folder and list the files, send nothing")
+    options = parser.parse_args(argv)
+    try:
+        address = push_folder(
+            options.model,
+            options.repo_id,
+            private=options.private,
+            revision=options.revision,
+            commit_message=options.commit_message,
+            overwrite=options.overwrite,
+            dry_run=options.dry_run,
+        )
+    except (ValueError, OSError) as error:
+        print(f"Nothing was published. {error}", file=sys.stderr)
+        return 1
+    if options.dry_run:
+        report = check_model_folder(options.model)
+        for name in report.files:
+            print(f"{(report.folder / name).stat().st_size:>14,}  {name}")
+        print(f"{report.num_bytes:>14,}  bytes in {len(report.files)} files would go to {address}")
+    else:
+        print(f"Published at {address}")
+    return 0

@@ -1,0 +1,36 @@
+"""Metrics of extreme multi-label classification in numpy: from ids of the best labels and of the positives to numbers."""
+
+from .label_sets import LabelSets, LabelSetsLike, label_sets
+from .propensity import PROPENSITY_CONSTANTS, inverse_propensity, psndcg_at_k, psp_at_k
+from .ranking import ndcg_at_k, precision_at_k, r_precision_at_k, recall_at_k
+from .report import propensity_report, ranking_report
+from .thresholded import (
+    PerLabelScores,
+    hamming_loss,
+    per_label_scores,
+    precision_recall_f1,
+    set_report,
+    subset_accuracy,
+)
+
+__all__ = [
+    "PROPENSITY_CONSTANTS",
+    "LabelSets",
+    "LabelSetsLike",
+    "PerLabelScores",
+    "hamming_loss",
+    "inverse_propensity",
+    "label_sets",
+    "ndcg_at_k",
+    "per_label_scores",
+    "precision_at_k",
+    "precision_recall_f1",
+    "propensity_report",
+    "psndcg_at_k",
+    "psp_at_k",
+    "r_precision_at_k",
+    "ranking_report",
+    "recall_at_k",
+    "set_report",
+    "subset_accuracy",
+]

@@ -1,0 +1,140 @@
+"""`BertXMLConfig`: settings of BertXML, with its own small encoder or any pretrained one."""
+
+from typing import Any
+
+from transformers import AutoConfig, PreTrainedConfig
+
+from .configuration_xmtc import XMTCConfig
+
+__all__ = ["BertXMLConfig"]
+
+# Rows of the position table that a backbone keeps for itself: RoBERTa counts positions from padding_idx + 1.
+POSITION_OFFSETS = {"roberta": 2, "xlm-roberta": 2, "camembert": 2, "roberta-prelayernorm": 2, "mpnet": 2}
+
+
+class BertXMLConfig(XMTCConfig):
+    """Settings of `BertXMLForXMTC`.
+
+    Without ``backbone_config`` the encoder is BertXML's own small one, trained from scratch; the defaults are the sizes of
+    CorNet §5.2.2 with pre-layer normalisation and GELU, which train more stably than the authors' settings (their
+    numbers: `reproduction`). With ``backbone_config`` it is any encoder of transformers and only `num_cls_tokens`,
+    `classifier_dropout` and the label settings apply; use `BertXMLForXMTC.from_backbone` to start from its weights.
+
+    Args:
+        vocab_size: Rows of the token embedding table; the last `num_cls_tokens` of them are the CLS tokens.
+        num_cls_tokens: CLS tokens M in front of the text (CorNet §4.2).
+        hidden_size: Width H of embeddings and hidden states.
+        num_hidden_layers: Layers, the last one included.
+        num_attention_heads: Attention heads; must divide ``hidden_size``.
+        intermediate_size: Width of the feed-forward layers.
+        hidden_act: Activation of the feed-forward layers: ``gelu`` or ``relu``.
+        layer_norm: ``pre`` (before attention and feed-forward, and once at the end), ``post`` (BERT's) or ``none`` (the
+            authors' code).
+        layer_norm_eps: Epsilon of the layer norms.
+        last_layer_cls_only: Let only the CLS tokens be queries in the last layer; nothing else of it is read.
+        pooler: Put ELU → linear → ELU between the concatenated CLS states and the classifier (the authors' code).
+        bottleneck_size: Width between encoder and classifier (CorNet §5.2.2: 512 for Wiki-500K); None for no bottleneck.
+        hidden_dropout_prob: Dropout on embeddings and on what attention and feed-forward add.
+        attention_probs_dropout_prob: Dropout on attention weights.
+        classifier_dropout: Dropout on the features that the label head reads.
+        max_position_embeddings: Longest input in tokens, CLS tokens included.
+        pad_token_id: Id of the padding token.
+        backbone_config: Config (or its dict) of a transformers encoder that takes the own encoder's place.
+    """
+
+    model_type = "bertxml"
+
+    vocab_size: int = 30_000
+    num_cls_tokens: int = 5
+    hidden_size: int = 300
+    num_hidden_layers: int = 3
+    num_attention_heads: int = 2
+    intermediate_size: int = 600
+    hidden_act: str = "gelu"
+    layer_norm: str = "pre"
+    layer_norm_eps: float = 1e-6
+    last_layer_cls_only: bool = True
+    pooler: bool = False
+    bottleneck_size: int | None = None
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    classifier_dropout: float = 0.1
+    max_position_embeddings: int = 512
+    pad_token_id: int | None = 0
+    backbone_config: dict | PreTrainedConfig | None = None
+
+    def __post_init__(self, **kwargs: Any):
+        if isinstance(self.backbone_config, dict):
+            settings = dict(self.backbone_config)
+            self.backbone_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+        if self.backbone_config is not None:
+            # One source for what both configs state: the backbone's own settings.
+            self.hidden_size = self.backbone_config.hidden_size
+            self.vocab_size = self.backbone_config.vocab_size
+            self.pad_token_id = self.backbone_config.pad_token_id
+        super().__post_init__(**kwargs)
+
+    @classmethod
+    def reproduction(cls, **settings: Any) -> "BertXMLConfig":
+        """The numerics of the CorNet authors' code: no layer norm, ReLU, a pooler between two ELUs, CLS-only last layer.
+
+        Source: `models/bertxml.py` of the authors' repository (XunGuangxu/CorNet); the paper names none of these.
+        """
+        authors = {
+            "hidden_act": "relu",
+            "layer_norm": "none",
+            "pooler": True,
+            "last_layer_cls_only": True,
+            "classifier_dropout": 0.0,
+        }
+        return cls(**{**authors, **settings})
+
+    def check(self) -> None:
+        super().check()
+        if self.num_cls_tokens < 1:
+            raise ValueError(f"num_cls_tokens={self.num_cls_tokens}, but BertXML reads its features from at least one CLS token.")
+        if self.backbone_config is None:
+            if self.hidden_size % self.num_attention_heads:
+                raise ValueError(
+                    f"hidden_size={self.hidden_size} is not a multiple of num_attention_heads={self.num_attention_heads}."
+                )
+            for field, allowed in (("layer_norm", ("pre", "post", "none")), ("hidden_act", ("gelu", "relu"))):
+                if getattr(self, field) not in allowed:
+                    raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}.")
+        if self.max_input_tokens is not None and self.max_input_tokens <= self.num_cls_tokens:
+            raise ValueError(
+                f"The model takes {self.max_input_tokens} tokens but num_cls_tokens={self.num_cls_tokens} of them are CLS tokens, "
+                "which leaves no room for text. Raise max_position_embeddings."
+            )
+
+    @property
+    def cls_token_ids(self) -> list[int]:
+        """Ids of [CLS_1] … [CLS_M]: the last rows of the embedding table."""
+        return list(range(self.vocab_size - self.num_cls_tokens, self.vocab_size))
+
+    @property
+    def max_input_tokens(self) -> int | None:
+        if self.backbone_config is None:
+            return self.max_position_embeddings
+        positions = getattr(self.backbone_config, "max_position_embeddings", None)
+        # DeBERTa without absolute positions has no hard limit, but was trained up to this length.
+        return None if positions is None else positions - POSITION_OFFSETS.get(self.backbone_config.model_type, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        output = super().to_dict()
+        if self.backbone_config is not None:
+            # The own encoder's sizes say nothing about a backbone; they would only mislead a reader of config.json.
+            for field in (
+                "num_hidden_layers",
+                "num_attention_heads",
+                "intermediate_size",
+                "hidden_act",
+                "layer_norm",
+                "layer_norm_eps",
+                "last_layer_cls_only",
+                "hidden_dropout_prob",
+                "attention_probs_dropout_prob",
+                "max_position_embeddings",
+            ):
+                output.pop(field, None)
+        return output

@@ -1,0 +1,232 @@
+"""`XMTCConfig`: the settings that every model family shares: label space, head and CorNet."""
+
+import os
+from typing import Any
+
+from transformers import PreTrainedConfig
+from transformers.utils import cached_file
+
+from .label_names import LABELS_FILE, LabelNames
+
+__all__ = ["XMTCConfig"]
+
+# What describes the label space; stored as num_labels and labels.json.
+_PRIVATE = ("_label_names", "_labels_file", "_unnamed", "_num_labels", "_id2label", "_given_id2label")
+
+
+class XMTCConfig(PreTrainedConfig):
+    """Settings shared by all families; each family adds its encoder's.
+
+    The label space is one integer, `num_labels`, in ``config.json``. The names live in ``labels.json`` beside the weights and
+    are read when they are first asked for, so a model with half a million labels opens as fast as one with ten.
+    `id2label` and `label2id` are served from there, which is what the stock ``text-classification`` pipeline reads.
+
+    Args:
+        num_labels: Number of labels L; may be left out when ``id2label`` or ``label_names`` is given.
+        id2label: Label of each label id, the ids being 0 … L-1.
+        label_names: The same as a `LabelNames` or list of strings.
+        cornet_num_blocks: CorNet blocks behind the label head, 0 for none (CorNet §3; two blocks in all its tables).
+        cornet_context_size: Width R of a CorNet block. The paper does not name it; the authors' code has 1000.
+        cornet_activation: Function on the logits a block reads: ``sigmoid`` (equation 2), ``relu``, ``tanh`` or ``elu``.
+        loss_reduction: ``mean`` over documents × labels (the authors of CorNet and AttentionXML) or ``sum_labels``, the sum
+            over labels averaged over documents (LACO).
+
+    Raises:
+        ValueError: If settings contradict each other; the message holds both values.
+    """
+
+    model_type = "xmtc"
+    keys_to_ignore_at_inference = ("hidden_states", "attentions")
+
+    problem_type: str | None = "multi_label_classification"
+    cornet_num_blocks: int = 2
+    cornet_context_size: int = 1000
+    cornet_activation: str = "sigmoid"
+    loss_reduction: str = "mean"
+
+    def __post_init__(self, **kwargs: Any):
+        # Private state first: the base class reads id2label and num_labels while it initialises.
+        names = kwargs.pop("label_names", None)
+        given = self.__dict__.pop("_given_id2label", None)
+        self._label_names = None
+        self._labels_file = None
+        self._unnamed = False
+        self._num_labels = None
+        if names is None and given is not None:
+            names = _names_from_id2label(given)
+        if names is not None:
+            self.label_names = names
+        num_labels = kwargs.pop("num_labels", None)
+        self.num_labels = num_labels if num_labels is not None else len(self._label_names or ()) or 2
+        # The base class would copy what id2label answers back into it, LABEL_0 … for a checkpoint whose names are unread.
+        self._initialising = True
+        super().__post_init__(**kwargs)
+        del self._initialising
+        self.check()
+
+    def check(self) -> None:
+        """Refuse contradictory settings; families extend it."""
+        if self.problem_type != "multi_label_classification":
+            raise ValueError(
+                f"problem_type={self.problem_type!r}, but hf_xmtc models are 'multi_label_classification' only: every label has "
+                "its own sigmoid. Leave problem_type out."
+            )
+        if self.num_labels < 1:
+            raise ValueError(f"num_labels={self.num_labels}, but a model needs at least one label.")
+        if self.cornet_num_blocks < 0 or (self.cornet_num_blocks and self.cornet_context_size < 1):
+            raise ValueError(
+                f"cornet_num_blocks={self.cornet_num_blocks} and cornet_context_size={self.cornet_context_size}: "
+                "give 0 blocks for a model without CorNet, or at least 1 block of context size at least 1."
+            )
+        for field, allowed in (
+            ("cornet_activation", ("sigmoid", "relu", "tanh", "elu")),
+            ("loss_reduction", ("mean", "sum_labels")),
+        ):
+            if getattr(self, field) not in allowed:
+                raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}.")
+
+    @property
+    def max_input_tokens(self) -> int | None:
+        """Longest input the model takes, special tokens included; None where there is no limit."""
+        return None
+
+    # ---- label space -----------------------------------------------------------------------------------------------------
+
+    @property
+    def num_labels(self) -> int:
+        return self._num_labels
+
+    @num_labels.setter
+    def num_labels(self, num_labels: int) -> None:
+        if self._label_names is not None and len(self._label_names) != num_labels:
+            raise ValueError(
+                f"num_labels={num_labels} but there are names for {len(self._label_names)} labels. "
+                "Give one name per label, or leave num_labels out."
+            )
+        self._num_labels = int(num_labels)
+
+    @property
+    def label_names(self) -> LabelNames:
+        """Names of the labels, read from ``labels.json`` at the first call; LABEL_0, LABEL_1 … where there are none."""
+        if self._label_names is None:
+            path = self._labels_file or self._find_labels_file()
+            if path is None:
+                return LabelNames([f"LABEL_{label_id}" for label_id in range(self.num_labels)])
+            names = LabelNames.load(path)
+            if len(names) != self.num_labels:
+                raise ValueError(
+                    f"{LABELS_FILE} beside the model names {len(names)} labels but config.json has num_labels={self.num_labels}. "
+                    "Was one of the two files replaced? Restore the pair that was saved together."
+                )
+            self._label_names = names
+        return self._label_names
+
+    @label_names.setter
+    def label_names(self, names: LabelNames | list[str]) -> None:
+        names = names if isinstance(names, LabelNames) else LabelNames(names)
+        if self._num_labels is not None and len(names) != self._num_labels:
+            raise ValueError(
+                f"There are names for {len(names)} labels but num_labels={self._num_labels}. Give one name per label; to change "
+                "the label space of a trained model use model.resize_labels(names)."
+            )
+        self._label_names, self._unnamed = names, False
+        self.__dict__.pop("_id2label", None)
+
+    @property
+    def names_given(self) -> bool:
+        """Whether names were given or read, as opposed to lying unread beside the checkpoint."""
+        return self._label_names is not None
+
+    @property
+    def has_label_names(self) -> bool:
+        """Whether names were given or lie beside the checkpoint."""
+        return self.names_given or (self._labels_file or self._find_labels_file()) is not None
+
+    @property
+    def id2label(self) -> dict[int, str] | None:
+        if "_initialising" in self.__dict__:
+            return None
+        # Built once: the stock pipeline looks the mapping up once per label and text.
+        cached = self.__dict__.get("_id2label")
+        if cached is None:
+            cached = dict(enumerate(self.label_names.labels))
+            if self._label_names is not None:
+                self.__dict__["_id2label"] = cached
+        return cached
+
+    @id2label.setter
+    def id2label(self, value: dict | None) -> None:
+        if value is None:
+            return
+        if "_num_labels" not in self.__dict__:  # the constructor is still setting fields
+            self.__dict__["_given_id2label"] = value
+            return
+        self.label_names = _names_from_id2label(value)
+
+    @property
+    def label2id(self) -> dict[str, int] | None:
+        return None if "_initialising" in self.__dict__ else self.label_names.ids
+
+    @label2id.setter
+    def label2id(self, value: dict | None) -> None:
+        # Only the inverse of id2label; accepted so that configs written by other tools can be read.
+        if value is not None and "_num_labels" in self.__dict__ and dict(value) != self.label2id:
+            raise ValueError("label2id is derived from the label names and cannot be set apart from them: set id2label.")
+
+    def locate_labels(self, name_or_path: str | os.PathLike, **hub_kwargs: Any) -> None:
+        """Remember where ``labels.json`` of a checkpoint lies, at the same revision as its weights."""
+        if self._label_names is None:
+            self._labels_file = cached_file(
+                name_or_path, LABELS_FILE, _raise_exceptions_for_missing_entries=False, **hub_kwargs
+            )
+
+    def forget_label_names(self) -> None:
+        """Drop the names, for a label space that the checkpoint's ``labels.json`` does not describe."""
+        self._label_names, self._labels_file, self._unnamed = None, None, True
+        self.__dict__.pop("_id2label", None)
+
+    def _find_labels_file(self) -> str | None:
+        name_or_path = self.__dict__.get("_name_or_path")
+        if not name_or_path or self._unnamed:
+            return None
+        return cached_file(
+            name_or_path,
+            LABELS_FILE,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+
+    # ---- reading and writing ---------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        num_labels = self.num_labels
+        # The base class copies the whole __dict__; names can be half a million strings.
+        private = {key: self.__dict__.pop(key) for key in _PRIVATE if key in self.__dict__}
+        try:
+            return {**super().to_dict(), "num_labels": num_labels}
+        finally:
+            self.__dict__.update(private)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
+        """Write ``config.json``, and ``labels.json`` where the labels have names."""
+        os.makedirs(save_directory, exist_ok=True)
+        target = os.path.join(save_directory, LABELS_FILE)
+        if self.has_label_names:
+            self.label_names.save(target)
+        elif os.path.exists(target):
+            raise FileExistsError(
+                f"{target} names labels that this model does not have (its {self.num_labels} labels are unnamed). "
+                "Save into an empty folder, or set config.label_names first."
+            )
+        super().save_pretrained(save_directory, push_to_hub=push_to_hub, **kwargs)
+
+
+def _names_from_id2label(id2label: dict) -> LabelNames:
+    by_id = {int(label_id): label for label_id, label in id2label.items()}
+    missing = sorted(set(range(max(by_id, default=-1) + 1)) - set(by_id))
+    if missing or min(by_id, default=0) < 0:
+        raise ValueError(
+            f"id2label has the ids {sorted(by_id)[:10]}, so id {missing[0] if missing else min(by_id)} is "
+            f"{'missing' if missing else 'negative'}. Label ids run from 0 to num_labels - 1 without gaps."
+        )
+    return LabelNames([by_id[label_id] for label_id in range(len(by_id))])

@@ -1,0 +1,88 @@
+"""CorNet: correlation networks on top of any model's raw label predictions."""
+
+import torch
+from torch import Tensor, nn
+from transformers import initialization as init
+
+__all__ = ["CorNet", "CorNetBlock"]
+
+ACTIVATIONS = {
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "elu": nn.functional.elu,
+}
+
+
+class CorNetBlock(nn.Module):
+    """One CorNet block: y = x + W2 · ELU(W1 · σ(x) + b1) + b2, from logits to logits.
+
+    The probabilities of all labels are squeezed into a context of size R, from which a correction of every logit is read.
+
+    Args:
+        num_labels: Labels L.
+        context_size: Width R of the context.
+        activation: Function σ on the incoming logits.
+
+    Source: CorNet, equations 1 and 2. The identity is added to the logits, not to σ(x), as in the authors' code.
+    """
+
+    def __init__(self, num_labels: int, context_size: int, activation: str = "sigmoid"):
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.to_context = nn.Linear(num_labels, context_size)
+        self.to_labels = nn.Linear(context_size, num_labels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier-uniform weights and the biases of `torch.nn.Linear`, as in the authors' code."""
+        for linear in (self.to_context, self.to_labels):
+            bound = linear.in_features**-0.5
+            init.xavier_uniform_(linear.weight)
+            init.uniform_(linear.bias, -bound, bound)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        context = nn.functional.elu(self.to_context(self.activation(logits)))  # (B, R)
+        return logits + self.to_labels(context)  # (B, L)
+
+
+class CorNet(nn.Module):
+    """A stack of CorNet blocks (CorNet §3), placed between a model's raw logits and its sigmoid.
+
+    Args:
+        num_labels: Labels L.
+        context_size: Width R of every block.
+        num_blocks: Blocks; each refines the logits of the one before.
+        activation: ``sigmoid`` (the paper), ``relu``, ``tanh`` or ``elu``.
+    """
+
+    def __init__(self, num_labels: int, context_size: int, num_blocks: int = 2, activation: str = "sigmoid"):
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation={activation!r} is not one of {', '.join(ACTIVATIONS)}.")
+        self.blocks = nn.ModuleList(CorNetBlock(num_labels, context_size, activation) for _ in range(num_blocks))
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Refine raw logits (B, L) to logits (B, L)."""
+        for block in self.blocks:
+            logits = block(logits)
+        return logits
+
+    def resize_labels(self, kept_ids: Tensor) -> None:
+        """Follow a change of the label space.
+
+        Args:
+            kept_ids: For each new label its old label id, or -1 for a label without a predecessor, (L_new,).
+        """
+        for block in self.blocks:
+            old_context, old_labels = block.to_context, block.to_labels
+            kept = kept_ids >= 0
+            device, dtype = old_labels.weight.device, old_labels.weight.dtype
+            block.to_context = nn.Linear(len(kept_ids), old_context.out_features, device=device, dtype=dtype)
+            block.to_labels = nn.Linear(old_labels.in_features, len(kept_ids), device=device, dtype=dtype)
+            block.reset_parameters()
+            with torch.no_grad():
+                block.to_context.weight[:, kept] = old_context.weight[:, kept_ids[kept]]
+                block.to_context.bias.copy_(old_context.bias)
+                block.to_labels.weight[kept] = old_labels.weight[kept_ids[kept]]
+                block.to_labels.bias[kept] = old_labels.bias[kept_ids[kept]]

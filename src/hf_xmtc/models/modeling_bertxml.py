@@ -1,0 +1,247 @@
+"""`BertXMLForXMTC`: several CLS tokens in front of the text, their last hidden states concatenated (CorNet §4.2)."""
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel
+from transformers import initialization as init
+
+from .bertxml_encoder import BertXMLEncoder
+from .configuration_bertxml import BertXMLConfig
+from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
+
+__all__ = ["BertXMLForXMTC"]
+
+# The pretrained token that [CLS_1] starts from, as the known tokenizer kinds call it.
+PRETRAINED_CLS_TOKENS = ("[CLS]", "<s>")
+
+
+class BertXMLForXMTC(XMTCPreTrainedModel):
+    """BertXML, and CorNetBertXML with ``cornet_num_blocks`` > 0.
+
+    M CLS tokens stand in front of every text. Each gathers what it needs by attention, and the concatenation of their last
+    hidden states, M times as wide as one, is what the labels are scored from.
+
+    Source: CorNet §4.2. `BertXMLConfig.reproduction` gives the numerics of the authors' code.
+    """
+
+    config_class = BertXMLConfig
+    _no_split_modules = ("BertXMLLayer",)
+
+    def __init__(self, config: BertXMLConfig):
+        super().__init__(config)
+        if config.backbone_config is not None:
+            self.backbone = _build_backbone(config.backbone_config, self.config._attn_implementation)
+        else:
+            self.encoder = BertXMLEncoder(config)
+        width = config.num_cls_tokens * config.hidden_size
+        self.pooler = nn.Linear(width, config.bottleneck_size or width) if config.pooler else None
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        if self.pooler is not None:
+            self.build_label_scorer(self.pooler.out_features)
+        else:
+            self.build_label_scorer(width, config.bottleneck_size)
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        # The own encoder starts Xavier-uniform with zero biases, embeddings included, as in the authors' code.
+        if isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            init.xavier_uniform_(module.weight)
+        else:
+            super()._init_weights(module)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.backbone.get_input_embeddings() if hasattr(self, "backbone") else self.encoder.token_embedding
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        if hasattr(self, "backbone"):
+            self.backbone.set_input_embeddings(value)
+        else:
+            self.encoder.token_embedding = value
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        super().check_tokenizer(tokenizer)
+        start = tokenizer("")["input_ids"]
+        own = [token_id for token_id in start if token_id in set(self.config.cls_token_ids)]
+        if own != self.config.cls_token_ids:
+            raise ValueError(
+                f"The tokenizer puts the ids {start} around an empty text, but the model's CLS tokens are "
+                f"{self.config.cls_token_ids}. Give it a multi-CLS tokenizer: "
+                f"hf_xmtc.tokenization.add_cls_tokens(tokenizer, {self.config.num_cls_tokens})."
+            )
+
+    def cls_positions(self, attention_mask: Tensor) -> Tensor:
+        """Columns of the CLS tokens, (B, M): the first M tokens, wherever padding puts them."""
+        first = attention_mask.to(torch.int8).argmax(dim=1, keepdim=True)  # (B, 1)
+        return first + torch.arange(self.config.num_cls_tokens, device=attention_mask.device)
+
+    def encode(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None, tuple[Tensor, ...] | None]:
+        """Document features: the CLS states, concatenated and (with a pooler) transformed.
+
+        Args:
+            input_ids: [CLS_1] … [CLS_M] and the text, (B, T).
+            attention_mask: 1 at tokens, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
+            token_type_ids: Segment ids for backbones that have segments, (B, T).
+            output_attentions: Also return attention weights.
+            output_hidden_states: Also return hidden states.
+
+        Returns:
+            Features (B, M · H) or the pooler's width, hidden states and attention weights, None where not asked for.
+        """
+        if attention_mask is None:
+            attention_mask = (input_ids != self.config.pad_token_id).long()
+        if input_ids.shape[1] < self.config.num_cls_tokens:
+            raise ValueError(
+                f"The input has {input_ids.shape[1]} tokens, fewer than its num_cls_tokens={self.config.num_cls_tokens} CLS tokens. "
+                "Tokenize with the tokenizer saved beside the model."
+            )
+        limit = self.max_input_tokens
+        if limit is not None and input_ids.shape[1] > limit:
+            raise ValueError(
+                f"The input has {input_ids.shape[1]} tokens but the model takes {limit}. Tokenize with truncation=True and "
+                f"max_length={limit}."
+            )
+        cls_positions = self.cls_positions(attention_mask)  # (B, M)
+        if hasattr(self, "backbone"):
+            output = self._run_backbone(input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states)
+            index = cls_positions[:, :, None].expand(-1, -1, output.last_hidden_state.shape[-1])
+            cls_states = output.last_hidden_state.gather(1, index)  # (B, M, H)
+            states, attentions = output.hidden_states, output.attentions
+        else:
+            _refuse_segments(token_type_ids, 1)
+            eager = output_attentions or self.config._attn_implementation == "eager"
+            cls_states, states, attentions = self.encoder(input_ids, attention_mask, cls_positions, eager)
+        features = cls_states.flatten(1)  # (B, M · H)
+        if self.pooler is not None:
+            features = nn.functional.elu(self.pooler(nn.functional.elu(features)))
+        return features, tuple(states) if output_hidden_states else None, tuple(attentions) if output_attentions else None
+
+    def _run_backbone(self, input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states):
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "return_dict": True}
+        segments = getattr(self.backbone.config, "type_vocab_size", 0) or 1
+        _refuse_segments(token_type_ids, segments)
+        if token_type_ids is not None and segments > 1:
+            inputs["token_type_ids"] = token_type_ids
+        return self.backbone(**inputs, output_attentions=output_attentions, output_hidden_states=output_hidden_states)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        top_k: int | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> XMTCOutput | tuple:
+        """Score the labels of a batch of documents.
+
+        Args:
+            input_ids: [CLS_1] … [CLS_M] and the text, (B, T).
+            attention_mask: 1 at tokens, 0 at padding, (B, T).
+            token_type_ids: Segment ids, for backbones that have segments.
+            labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
+            top_k: Return scores and ids of the best labels instead of logits of all.
+            output_attentions: Return attention weights.
+            output_hidden_states: Return hidden states.
+            return_dict: False for a tuple.
+        """
+        output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
+        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        features, states, attentions = self.encode(
+            input_ids, attention_mask, token_type_ids, bool(output_attentions), bool(output_hidden_states)
+        )
+        output = self.score(self.dropout(features), labels, top_k, hidden_states=states, attentions=attentions)
+        return output if return_dict is not False else output.to_tuple()
+
+    @classmethod
+    def from_backbone(
+        cls,
+        name_or_path: str,
+        *,
+        tokenizer: Any = None,
+        num_cls_tokens: int = 5,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> "BertXMLForXMTC":
+        """Start from a pretrained encoder of transformers (BERT, DistilBERT, RoBERTa, MiniLM, DeBERTa …).
+
+        Its embedding table is resized to the tokenizer's vocabulary. [CLS_1] starts as the pretrained [CLS] and the other CLS
+        tokens as noisy copies of it, so that the encoder's knowledge of "sum up here" is kept and the tokens can differ.
+
+        Args:
+            name_or_path: Hub id or folder of the encoder.
+            tokenizer: Its tokenizer after `hf_xmtc.tokenization.add_cls_tokens`; without it the vocabulary is taken to be the
+                encoder's rows plus the CLS tokens.
+            num_cls_tokens: CLS tokens M; must be the tokenizer's.
+            revision: Revision of the encoder on the Hub.
+            token: Hub token.
+            seed: Seed of the noise on [CLS_2] … [CLS_M].
+            settings: Fields of `BertXMLConfig`, such as ``num_labels`` and ``cornet_num_blocks``.
+        """
+        hub_kwargs = {"revision": revision, "token": token}
+        pooler = _pooler_argument(AutoConfig.from_pretrained(name_or_path, **hub_kwargs))
+        backbone = AutoModel.from_pretrained(name_or_path, dtype=torch.float32, **hub_kwargs, **pooler)
+        embedding = backbone.get_input_embeddings()
+        cls_row = _pretrained_cls_row(tokenizer)
+        rows = len(tokenizer) if tokenizer is not None else embedding.num_embeddings + num_cls_tokens
+        backbone.resize_token_embeddings(rows, mean_resizing=False)
+        config = cls.config_class(backbone_config=backbone.config, num_cls_tokens=num_cls_tokens, **settings)
+        model = cls(config)
+        model.backbone = backbone
+        with torch.no_grad():
+            table = backbone.get_input_embeddings().weight
+            pretrained = table[cls_row].clone() if cls_row is not None else table[: rows - num_cls_tokens].mean(dim=0)
+            spread = table[: rows - num_cls_tokens].std(dim=0)
+            noise = torch.randn(num_cls_tokens, table.shape[1], generator=torch.Generator().manual_seed(seed))
+            noise[0] = 0.0
+            table[-num_cls_tokens:] = pretrained + 0.1 * spread * noise.to(table)
+        return model
+
+
+def _pooler_argument(config: Any) -> dict:
+    """``add_pooling_layer=False`` for the model classes that know it: a pooler would be trained and never read."""
+    if type(config) not in MODEL_MAPPING:
+        raise ValueError(
+            f"The backbone's model type is {config.model_type!r}, which is no encoder of transformers. Choose a BERT, DistilBERT, "
+            "RoBERTa, MPNet, DeBERTa or similar model."
+        )
+    parameters = inspect.signature(MODEL_MAPPING[type(config)].__init__).parameters
+    return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}
+
+
+def _build_backbone(config: Any, attn_implementation: str | None) -> nn.Module:
+    return AutoModel.from_config(config, attn_implementation=attn_implementation, **_pooler_argument(config))
+
+
+def _pretrained_cls_row(tokenizer: Any) -> int | None:
+    vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
+    return next((vocabulary[token] for token in PRETRAINED_CLS_TOKENS if token in vocabulary), None)
+
+
+def _refuse_segments(token_type_ids: Tensor | None, segments: int) -> None:
+    if token_type_ids is not None and int(token_type_ids.max() if token_type_ids.numel() else 0) >= segments:
+        raise ValueError(
+            f"token_type_ids go up to {int(token_type_ids.max())} but the encoder has {segments} segment(s). "
+            "Leave token_type_ids out."
+        )
+
+
+BertXMLConfig.register_for_auto_class()
+BertXMLForXMTC.register_for_auto_class("AutoModelForSequenceClassification")

@@ -1,0 +1,215 @@
+"""`XMTCPreTrainedModel`: what every model family promises, and the output all of them give."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils import ModelOutput, logging
+
+from .configuration_xmtc import XMTCConfig
+from .cornet import CorNet, CorNetBlock
+from .label_head import LabelHead, bce_loss, exact_topk, positive_ids
+from .label_names import LabelNames
+from .pipeline_xmtc import XMTCPipeline
+
+__all__ = ["XMTCOutput", "XMTCPreTrainedModel"]
+
+logger = logging.get_logger(__name__)
+
+# Parameters that weight decay leaves alone, by the last part of their name or the kind of their module.
+NO_DECAY_MODULES = (nn.LayerNorm, nn.Embedding)
+
+
+@dataclass
+class XMTCOutput(ModelOutput):
+    """What `forward` returns; fields that were not computed are None and dropped.
+
+    Attributes:
+        loss: Scalar, where labels were given.
+        logits: Scores before the sigmoid, (B, L), unless ``top_k`` was given.
+        top_scores: Scores after the sigmoid of the best labels, best first, (B, K), where ``top_k`` was given.
+        top_labels: Their label ids, (B, K).
+        hidden_states: Hidden states of the encoder's layers, each (B, T, H), on request.
+        attentions: Attention weights of the encoder's layers, on request.
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    top_scores: Tensor | None = None
+    top_labels: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+class XMTCPreTrainedModel(PreTrainedModel):
+    """Base of all families: a family encodes documents, this class scores the labels.
+
+    A family builds its encoder in ``__init__``, calls `build_label_scorer` and `post_init`, and ends its ``forward`` in `score`.
+    """
+
+    config_class = XMTCConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    # Without this the Trainer believes that forward scales the loss itself under gradient accumulation and DDP.
+    accepts_loss_kwargs = False
+    _supports_sdpa = True
+
+    def build_label_scorer(self, in_features: int, bottleneck_size: int | None = None) -> None:
+        """Add the label head, and CorNet where the config asks for it."""
+        config = self.config
+        self.label_head = LabelHead(in_features, config.num_labels, bottleneck_size)
+        self.cornet = (
+            CorNet(config.num_labels, config.cornet_context_size, config.cornet_num_blocks, config.cornet_activation)
+            if config.cornet_num_blocks
+            else None
+        )
+
+    def score(self, features: Tensor, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
+        """Turn document features into an `XMTCOutput`.
+
+        Args:
+            features: (B, H), the input of the label head.
+            labels: Padded label ids (B, P) or a float multi-hot matrix (B, L).
+            top_k: Return the best ``top_k`` labels instead of all logits.
+            extra: Further output fields.
+        """
+        config = self.config
+        loss = logits = top_scores = top_labels = None
+        if self.cornet is not None or top_k is None:
+            logits = self.label_head.logits(features)  # (B, L)
+            logits = self.cornet(logits) if self.cornet is not None else logits
+        if labels is not None:
+            if logits is not None:
+                loss = bce_loss(logits, positive_ids(labels, config.num_labels), config.loss_reduction)
+            else:
+                loss = self.label_head.loss(features, labels, config.loss_reduction)
+        if top_k is not None:
+            if logits is not None:
+                top_logits, top_labels = exact_topk(logits, top_k)
+                top_scores, logits = top_logits.sigmoid(), None
+            else:
+                top_scores, top_labels = self.label_head.topk(features, top_k)
+        return XMTCOutput(loss=loss, logits=logits, top_scores=top_scores, top_labels=top_labels, **extra)
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        """Refuse a tokenizer whose ids this model cannot read; families add their own demands."""
+        rows = self.get_input_embeddings().num_embeddings
+        if len(tokenizer) > rows:
+            raise ValueError(
+                f"The tokenizer has {len(tokenizer)} tokens but the model has embeddings for {rows}. Use the tokenizer saved "
+                "beside the model."
+            )
+
+    @property
+    def max_input_tokens(self) -> int | None:
+        """Longest input the model takes, special tokens included; None where there is no limit."""
+        return self.config.max_input_tokens
+
+    def parameter_groups(self, learning_rate: float, weight_decay: float = 0.0) -> list[dict]:
+        """Parameters for an optimizer: weight decay on matrices, none on biases, norms and embedding tables.
+
+        Returns:
+            Two groups with ``params``, ``lr`` and ``weight_decay``; every trainable parameter is in exactly one of them.
+        """
+        excluded = {
+            id(parameter)
+            for module in self.modules()
+            if isinstance(module, NO_DECAY_MODULES) or "LayerNorm" in type(module).__name__
+            for parameter in module.parameters(recurse=False)
+        }
+        decayed, plain = [], []
+        for parameter in self.parameters():
+            if parameter.requires_grad:
+                (plain if parameter.dim() < 2 or id(parameter) in excluded else decayed).append(parameter)
+        return [
+            {"params": decayed, "lr": learning_rate, "weight_decay": weight_decay},
+            {"params": plain, "lr": learning_rate, "weight_decay": 0.0},
+        ]
+
+    def resize_labels(self, labels: LabelNames | list[str] | int) -> None:
+        """Change the label space of a trained model.
+
+        With names, a label that the model knew keeps everything learnt about it, wherever it moves; with a count, the first
+        labels stay. New labels start as in a new model.
+
+        Args:
+            labels: The new labels in id order, or their number.
+        """
+        if isinstance(labels, int):
+            kept = [label_id if label_id < self.config.num_labels else -1 for label_id in range(labels)]
+            names, count = None, labels
+        else:
+            names = labels if isinstance(labels, LabelNames) else LabelNames(labels)
+            known = self.config.label_names.ids
+            kept, count = [known.get(label, -1) for label in names.labels], len(names)
+        if count < 1:
+            raise ValueError(f"{count} labels were given, but a model needs at least one.")
+        kept_ids = torch.tensor(kept)
+        self.label_head.resize_labels(kept_ids)
+        if self.cornet is not None:
+            self.cornet.resize_labels(kept_ids)
+        self.config.forget_label_names()
+        self.config.num_labels = count
+        if names is not None:
+            self.config.label_names = names
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, (LabelHead, CorNetBlock)):
+            module.reset_parameters()
+        else:
+            super()._init_weights(module)
+
+    # ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, ignore_mismatched_sizes: bool = False, **kwargs):
+        """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`.
+
+        Raises:
+            ValueError: If ``num_labels`` differs from the checkpoint's and ``ignore_mismatched_sizes=True`` was not given.
+        """
+        hub_kwargs = {
+            key: kwargs[key] for key in ("revision", "cache_dir", "token", "local_files_only", "subfolder") if kwargs.get(key)
+        }
+        stored, _ = XMTCConfig.get_config_dict(pretrained_model_name_or_path, **hub_kwargs)
+        config = kwargs.get("config")
+        wanted = kwargs.get("num_labels") or (config.num_labels if isinstance(config, XMTCConfig) else None)
+        replaced = wanted is not None and "num_labels" in stored and wanted != stored["num_labels"]
+        if replaced and not ignore_mismatched_sizes:
+            raise ValueError(
+                f"The checkpoint has {stored['num_labels']} labels but num_labels={wanted} was asked for. Leave num_labels out, "
+                "open it and call model.resize_labels(…) to keep what it learnt about the labels both have, or pass "
+                "ignore_mismatched_sizes=True to start the label-sized weights anew."
+            )
+        loaded = super().from_pretrained(
+            pretrained_model_name_or_path, *args, ignore_mismatched_sizes=ignore_mismatched_sizes, **kwargs
+        )
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if replaced:
+            if not model.config.names_given:
+                model.config.forget_label_names()
+            logger.warning(
+                f"The checkpoint's {stored['num_labels']} labels were replaced by {wanted} new ones: the weights of the label "
+                "head (and CorNet) are new and need training."
+            )
+        else:
+            model.config.locate_labels(pretrained_model_name_or_path, **hub_kwargs)
+        return loaded
+
+    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
+        """Write weights, config, ``labels.json`` and the code that opens them, the pipeline included."""
+        # transformers registers one auto class per model; both are named here, so that either opens the checkpoint.
+        own_class = f"{type(self).__module__.rsplit('.', 1)[-1]}.{type(self).__name__}"
+        auto_map = getattr(self.config, "auto_map", None) or {}
+        self.config.auto_map = {**auto_map, "AutoModel": own_class, "AutoModelForSequenceClassification": own_class}
+        self.config.custom_pipelines = {
+            "text-classification": {
+                "impl": f"pipeline_xmtc.{XMTCPipeline.__name__}",
+                "pt": ["AutoModelForSequenceClassification"],
+                "type": "text",
+            }
+        }
+        super().save_pretrained(save_directory, *args, **kwargs)

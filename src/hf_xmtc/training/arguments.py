@@ -1,0 +1,63 @@
+"""`XMTCTrainingArguments`: transformers' training arguments with this field's defaults and a few of its own."""
+
+from dataclasses import dataclass, field
+
+from transformers import TrainingArguments
+
+__all__ = ["XMTCTrainingArguments"]
+
+
+@dataclass
+class XMTCTrainingArguments(TrainingArguments):
+    """Arguments of `XMTCTrainer`.
+
+    Everything of `transformers.TrainingArguments` works. Changed defaults: evaluation and a checkpoint after every epoch, the
+    best model by nDCG@5 is kept, batches are bucketed by length, batch size and learning rate suit models trained from
+    scratch (CorNet's authors: batch 40, Adam, learning rate 1e-3).
+    """
+
+    per_device_train_batch_size: int = field(default=40, metadata={"help": "Documents per device and step."})
+    per_device_eval_batch_size: int = field(default=128, metadata={"help": "Documents per device in evaluation."})
+    learning_rate: float = field(default=1e-3, metadata={"help": "Initial learning rate of AdamW."})
+    num_train_epochs: float = field(default=5.0, metadata={"help": "Training epochs."})
+    eval_strategy: str = field(default="epoch", metadata={"help": "When to evaluate: no, steps or epoch."})
+    save_strategy: str = field(default="epoch", metadata={"help": "When to save a checkpoint: no, steps, epoch or best."})
+    save_total_limit: int | None = field(default=1, metadata={"help": "Checkpoints kept beside the best one."})
+    load_best_model_at_end: bool = field(default=True, metadata={"help": "End with the best model of the run, not the last."})
+    metric_for_best_model: str | None = field(default="nDCG@5", metadata={"help": "Metric on the validation split."})
+    greater_is_better: bool | None = field(default=True, metadata={"help": "Whether a larger metric is better."})
+    train_sampling_strategy: str = field(
+        default="group_by_length", metadata={"help": "group_by_length puts documents of similar length into one batch; or random."}
+    )
+    logging_steps: float = field(default=20, metadata={"help": "Steps between two log lines."})
+    eval_top_k: int = field(default=10, metadata={"help": "Labels kept per document in evaluation and predictions."})
+    propensity_a: float = field(default=0.55, metadata={"help": "Propensity constant A (0.6 Amazon, 0.5 Wikipedia sets)."})
+    propensity_b: float = field(default=1.5, metadata={"help": "Propensity constant B (2.6 Amazon, 0.4 Wikipedia sets)."})
+    ignore_unseen_labels: bool = field(
+        default=False, metadata={"help": "Leave labels that training never saw out of the metrics; by default they count as missed."}
+    )
+    early_stopping_patience: int | None = field(
+        default=None, metadata={"help": "Stop after this many evaluations in a row without a better metric_for_best_model."}
+    )
+    averaging_start_epoch: int | None = field(
+        default=None,
+        metadata={"help": "Average the weights from this epoch (0-based) on, at every evaluation; evaluate and keep the average."},
+    )
+    adaptive_gradient_clipping: bool = field(
+        default=False,
+        metadata={"help": "Clip at 5 times the largest of the last 5 gradient norms (AttentionXML's authors), not at max_grad_norm."},
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.eval_top_k < 1:
+            raise ValueError(f"eval_top_k={self.eval_top_k}, but at least one label per document must be kept.")
+        if self.averaging_start_epoch is not None and self.averaging_start_epoch < 0:
+            raise ValueError(f"averaging_start_epoch={self.averaging_start_epoch}; epochs count from 0.")
+        if self.averaging_start_epoch is not None and self.eval_strategy == "no":
+            raise ValueError(
+                f"averaging_start_epoch={self.averaging_start_epoch} with eval_strategy='no': weights are averaged at each "
+                "evaluation, so there would never be an average. Set eval_strategy='epoch' or 'steps'."
+            )
+        if self.early_stopping_patience is not None and self.early_stopping_patience < 1:
+            raise ValueError(f"early_stopping_patience={self.early_stopping_patience}, but it must be at least 1.")

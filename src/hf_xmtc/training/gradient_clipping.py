@@ -1,0 +1,50 @@
+"""The adaptive gradient clipping of AttentionXML's and CorNet's authors."""
+
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["AdaptiveGradientClipping"]
+
+
+class AdaptiveGradientClipping:
+    """Clip the global gradient norm at a multiple of the largest of the last few norms.
+
+    threshold = factor · max(last norms); then min(norm, 2 · max(last norms), 1) is remembered, the norm being that before
+    clipping. The memory starts with one infinity, so nothing is clipped in the first `memory` steps.
+
+    Args:
+        factor: Multiple of the largest remembered norm (5 in the authors' code).
+        memory: Norms remembered (5 in the authors' code).
+
+    Source: training loop of the AttentionXML repository; the papers do not mention it.
+    """
+
+    def __init__(self, factor: float = 5.0, memory: int = 5):
+        self.factor = factor
+        self.norms: deque[float] = deque([float("inf")], maxlen=memory)
+
+    @property
+    def threshold(self) -> float:
+        return self.factor * max(self.norms)
+
+    def clip(self, clip_to: Callable[[float], float]) -> float:
+        """Clip and remember.
+
+        Args:
+            clip_to: Clips the gradients to a norm and returns the norm they had, such as `clip_grad_norm_` of accelerate.
+
+        Returns:
+            The norm before clipping.
+        """
+        largest = max(self.norms)
+        norm = float(clip_to(self.factor * largest))
+        self.norms.append(min(norm, 2 * largest, 1.0))
+        return norm
+
+    def state_dict(self) -> dict:
+        # JSON has no infinity, so the starting value is stored as null.
+        return {"norms": [None if norm == float("inf") else norm for norm in self.norms]}
+
+    def load_state_dict(self, state: dict) -> None:
+        norms = [float("inf") if norm is None else norm for norm in state["norms"]]
+        self.norms = deque(norms, maxlen=self.norms.maxlen)

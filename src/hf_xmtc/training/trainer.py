@@ -1,0 +1,279 @@
+"""`XMTCTrainer`: transformers' Trainer with ranking metrics, weight averaging and memory that does not grow with the labels."""
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer, TrainerCallback
+from transformers.trainer_utils import EvalPrediction, PredictionOutput
+
+from hf_xmtc.data import XMTCDataCollator, label_counts
+from hf_xmtc.metrics import inverse_propensity, ranking_report
+from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+
+from .arguments import XMTCTrainingArguments
+from .gradient_clipping import AdaptiveGradientClipping
+from .length_bucketing import LengthBucketedSampler
+from .weight_averaging import WeightAveraging
+
+__all__ = ["XMTCTrainer", "public_arguments"]
+
+CLIPPING_FILE = "gradient_clipping.json"
+ARGUMENTS_FILE = "training_args.json"
+
+
+class XMTCTrainer(Trainer):
+    """Trains, evaluates and predicts with any hf_xmtc model.
+
+    Evaluation keeps the `eval_top_k` best labels of each document and nothing of size documents × labels; the metrics are P, nDCG,
+    R and PSP at 1, 3 and 5, propensities counted on the training labels. Checkpoints hold everything a resumed run needs to
+    equal an uninterrupted one, weight averaging and adaptive clipping included.
+
+    Args:
+        model: An hf_xmtc model.
+        args: Training arguments.
+        train_dataset: Columns ``input_ids`` and ``labels`` (lists of label ids), as `tokenize_dataset` makes them; None to evaluate
+            only.
+        eval_dataset: The same for evaluation; labels that training never saw have ids ≥ num_labels.
+        processing_class: The tokenizer.
+        label_counts: Documents per label in training; counted on ``train_dataset`` by default. Needed for PSP.
+        num_train_documents: Documents behind ``label_counts``.
+        kwargs: Further arguments of `transformers.Trainer`.
+    """
+
+    def __init__(
+        self,
+        model: XMTCPreTrainedModel,
+        args: XMTCTrainingArguments,
+        train_dataset: Dataset | None = None,
+        eval_dataset: Dataset | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        label_counts: np.ndarray | None = None,
+        num_train_documents: int | None = None,
+        **kwargs: Any,
+    ):
+        if train_dataset is not None and "labels" not in train_dataset.column_names:
+            raise ValueError(
+                f"The training data have the columns {train_dataset.column_names} and no 'labels', so there is nothing to learn. "
+                "Load them with load_xmtc_dataset, which puts label ids there."
+            )
+        if processing_class is not None:
+            model.check_tokenizer(processing_class)
+        num_labels = model.config.num_labels
+        if "data_collator" not in kwargs and processing_class is not None:
+            # Labels unseen in training are kept for the metrics and taken out before the model sees them.
+            kwargs["data_collator"] = XMTCDataCollator(processing_class, num_labels, keep_unseen=True)
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            compute_metrics=kwargs.pop("compute_metrics", self._ranking_metrics),
+            **kwargs,
+        )
+        self.num_labels = num_labels
+        self.inverse_propensity = self._count_propensity(label_counts, num_train_documents)
+        start = args.averaging_start_epoch
+        self.averaging = WeightAveraging(self.model, start) if start is not None else None
+        self.adaptive_clipping = AdaptiveGradientClipping() if args.adaptive_gradient_clipping else None
+        self.train_sampler: LengthBucketedSampler | None = None
+        self.add_callback(_EpochStart(self))
+        if args.early_stopping_patience is not None:
+            self.add_callback(EarlyStoppingCallback(early_stopping_patience=args.early_stopping_patience))
+
+    def _count_propensity(self, counts: np.ndarray | None, num_documents: int | None) -> np.ndarray | None:
+        if counts is None and self.train_dataset is not None and isinstance(self.train_dataset, Dataset):
+            counts, num_documents = label_counts(self.train_dataset, self.num_labels), len(self.train_dataset)
+        if counts is None:
+            return None
+        # One weight more than there are labels: that of a label with no training document.
+        counts = np.append(counts, 0)
+        return inverse_propensity(counts, num_documents, a=self.args.propensity_a, b=self.args.propensity_b)
+
+    # ---- batches ---------------------------------------------------------------------------------------------------------
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None):
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        if self.args.train_sampling_strategy != "group_by_length" or not isinstance(dataset, Dataset):
+            return super()._get_train_sampler(train_dataset)
+        seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
+        batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+        self.train_sampler = LengthBucketedSampler(self._lengths(dataset), batch_size, seed)
+        return self.train_sampler
+
+    def _get_eval_sampler(self, eval_dataset: Dataset):
+        # The Trainer would group evaluation data by length in a random order and leave predictions in it.
+        if not isinstance(eval_dataset, Dataset):
+            return super()._get_eval_sampler(eval_dataset)
+        return self._longest_first(eval_dataset).tolist()
+
+    def _lengths(self, dataset: Dataset) -> np.ndarray:
+        column = self.args.length_column_name
+        if column in dataset.column_names:
+            return dataset.with_format("numpy")[column][:]
+        return np.array([len(ids) for ids in dataset["input_ids"]])
+
+    def _longest_first(self, dataset: Dataset) -> np.ndarray:
+        """Order of evaluation: little padding, and memory shows in the first batch whether it suffices."""
+        return np.argsort(-self._lengths(dataset), kind="stable")
+
+    def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
+        """Predict in data order: ``predictions`` are scores and label ids, each (N, eval_top_k)."""
+        output = super().predict(test_dataset, *args, **kwargs)
+        if not isinstance(test_dataset, Dataset):
+            return output
+        place = np.argsort(self._longest_first(test_dataset))
+        scores, top_labels = output.predictions
+        label_ids = output.label_ids if output.label_ids is None else output.label_ids[place]
+        return output._replace(predictions=(scores[place], top_labels[place]), label_ids=label_ids)
+
+    # ---- loss and evaluation ---------------------------------------------------------------------------------------------
+
+    def compute_loss(self, model: nn.Module, inputs: dict, return_outputs: bool = False, num_items_in_batch: Any = None):
+        if "labels" not in inputs:
+            raise ValueError(
+                f"The batch holds {sorted(inputs)} and no 'labels', so there is no loss. Was the label column removed from the "
+                "data set? Prediction without labels works with trainer.predict."
+            )
+        inputs = {**inputs, "labels": self._known_labels(inputs["labels"])}
+        return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
+
+    def _known_labels(self, labels: Tensor) -> Tensor:
+        return labels if labels.is_floating_point() else labels.masked_fill(labels >= self.num_labels, -100)
+
+    def prediction_step(self, model: nn.Module, inputs: dict, prediction_loss_only: bool, ignore_keys: list[str] | None = None):
+        """Score a batch and keep the ``eval_top_k`` best labels: (loss, (scores, label ids), positives)."""
+        inputs = self._prepare_inputs(inputs)
+        labels = inputs.pop("labels", None)
+        known = self._known_labels(labels) if labels is not None else None
+        with torch.no_grad(), self.compute_loss_context_manager():
+            output = model(**inputs, labels=known, top_k=self.args.eval_top_k)
+        loss = output.loss.detach() if output.loss is not None else None
+        if prediction_loss_only:
+            return loss, None, None
+        return loss, (output.top_scores.float(), output.top_labels), labels
+
+    def _ranking_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        _, top_labels = prediction.predictions
+        unseen = self.num_labels if self.args.ignore_unseen_labels else None
+        return ranking_report(
+            top_labels,
+            prediction.label_ids,
+            ks=(1, 3, 5),
+            inverse_propensity=self._propensity_for(prediction.label_ids),
+            ignore_unseen=unseen,
+        )
+
+    def _propensity_for(self, positives: np.ndarray) -> np.ndarray | None:
+        """Extend the weights to labels that training never saw: the formula's value for a count of zero."""
+        if self.inverse_propensity is None:
+            return None
+        extra = int(positives.max(initial=-1)) + 1 - self.num_labels
+        return np.concatenate([self.inverse_propensity[:-1], np.repeat(self.inverse_propensity[-1], max(extra, 0))])
+
+    # ---- weight averaging ------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        if self.averaging is None:
+            return super()._evaluate(*args, **kwargs)
+        self.averaging.update()
+        with self.averaging.averaged_weights():
+            return super()._evaluate(*args, **kwargs)
+
+    def train(self, *args: Any, **kwargs: Any):
+        result = super().train(*args, **kwargs)
+        if self.averaging is not None and not self.args.load_best_model_at_end:
+            self.averaging.finish()
+        return result
+
+    def _load_best_model(self) -> None:
+        super()._load_best_model()
+        if self.averaging is not None:
+            self.averaging.load_best(self.state.best_model_checkpoint)
+
+    # ---- clipping and gradient norm --------------------------------------------------------------------------------------
+
+    def _clip_grad_norm(self, model: nn.Module):
+        if self.adaptive_clipping is None:
+            return super()._clip_grad_norm(model)
+        return self.adaptive_clipping.clip(lambda norm: self.accelerator.clip_grad_norm_(model.parameters(), norm))
+
+    # ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        if self.optimizer is None:
+            groups = self.model.parameter_groups(self.args.learning_rate, self.args.weight_decay)
+            optimizer_class, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+            self.optimizer = optimizer_class([group for group in groups if group["params"]], **settings)
+        return self.optimizer
+
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        super()._save(output_dir, state_dict)
+        if not self.args.should_save:
+            return
+        folder = output_dir if output_dir is not None else self.args.output_dir
+        # The Trainer writes its arguments as a pickle, which the Hub flags; the same as JSON is readable and safe.
+        pickled = os.path.join(folder, "training_args.bin")
+        if os.path.exists(pickled):
+            os.remove(pickled)
+        with open(os.path.join(folder, ARGUMENTS_FILE), "w", encoding="utf-8") as file:
+            json.dump(public_arguments(self.args), file, indent=2, sort_keys=True)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        folder = os.path.join(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
+        if self.args.should_save:
+            if self.averaging is not None:
+                self.averaging.save(folder)
+            if self.adaptive_clipping is not None:
+                with open(os.path.join(folder, CLIPPING_FILE), "w", encoding="utf-8") as file:
+                    json.dump(self.adaptive_clipping.state_dict(), file)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        self._refuse_other_labels(resume_from_checkpoint)
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self.averaging is not None:
+            self.averaging.load(resume_from_checkpoint)
+        path = os.path.join(resume_from_checkpoint, CLIPPING_FILE)
+        if self.adaptive_clipping is not None and os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                self.adaptive_clipping.load_state_dict(json.load(file))
+
+    def _refuse_other_labels(self, checkpoint: str) -> None:
+        path = os.path.join(checkpoint, LABELS_FILE)
+        if not os.path.exists(path):
+            return
+        saved, current = LabelNames.load(path), self.model.config.label_names
+        if saved.labels != current.labels:
+            raise ValueError(
+                f"The checkpoint {os.path.basename(checkpoint)} was trained on {len(saved)} labels that begin with "
+                f"{saved.labels[:3]}, but this run has {len(current)} that begin with {current.labels[:3]}. Resume with the label file "
+                "and data of the first run, or start in a new output folder."
+            )
+
+
+class _EpochStart(TrainerCallback):
+    """What the Trainer does at the beginning of an epoch: the order of documents, and the start of weight averaging."""
+
+    def __init__(self, trainer: XMTCTrainer):
+        self.trainer = trainer
+
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        epoch = int(state.epoch or 0)
+        if self.trainer.train_sampler is not None:
+            self.trainer.train_sampler.set_epoch(epoch)
+        if self.trainer.averaging is not None:
+            self.trainer.averaging.begin_epoch(epoch)
+
+
+def public_arguments(args: XMTCTrainingArguments) -> dict:
+    """The training arguments as plain JSON values, without tokens and without paths of this machine."""
+    hidden = {"output_dir", "hub_token", "push_to_hub_token", "resume_from_checkpoint", "logging_dir", "run_name"}
+    plain = (str, int, float, bool, type(None), list, dict)
+    return {key: value for key, value in args.to_dict().items() if key not in hidden and isinstance(value, plain)}

@@ -1,0 +1,60 @@
+import datasets
+import pytest
+
+from hf_xmtc.data import label_info_of, tokenize_dataset
+
+ROWS = [("a b c d e", ["x"]), ("", ["y"]), ("a zebra", ["x", "y"]), (None, [])]
+
+
+@pytest.fixture
+def dataset(write_folder, load):
+    return load(write_folder(train=ROWS, test=ROWS[:1]), validation_fraction=0)
+
+
+def test_texts_become_ids_and_cut_texts_are_counted(dataset, tokenizer):
+    tokenized, num_cut = tokenize_dataset(dataset, tokenizer, max_length=6)
+    assert num_cut == {"train": 1, "test": 1}
+    assert tokenized["train"].column_names == ["input_ids", "length", "labels"]
+    assert tokenized["train"]["input_ids"][:] == [[10, 11, 2, 3, 4, 5], [10, 11], [10, 11, 2, 1], [10, 11]]
+    assert tokenized["train"]["length"][:] == [6, 2, 4, 2]
+    assert tokenized["train"]["labels"][:] == dataset["train"]["labels"][:]
+
+
+def test_a_text_that_fits_exactly_is_not_cut(dataset, tokenizer):
+    assert tokenize_dataset(dataset["test"], tokenizer, max_length=7)[1] == {"test": 0}
+    assert tokenize_dataset(dataset["test"], tokenizer, max_length=6)[1] == {"test": 1}
+
+
+def test_without_special_tokens_an_empty_text_is_one_unknown_token(dataset, plain_tokenizer):
+    tokenized, _ = tokenize_dataset(dataset["train"], plain_tokenizer, max_length=3)
+    assert tokenized["input_ids"][:] == [[2, 3, 4], [1], [2, 1], [1]]
+    assert tokenized["length"][:] == [3, 1, 2, 1]
+
+
+def test_the_result_is_cached_beside_the_data_with_its_count(dataset, tokenizer):
+    first, num_cut = tokenize_dataset(dataset, tokenizer, max_length=6)
+    again, num_cut_again = tokenize_dataset(dataset, tokenizer, max_length=6)
+    other, _ = tokenize_dataset(dataset, tokenizer, max_length=5)
+    assert again["train"].cache_files == first["train"].cache_files != other["train"].cache_files
+    assert num_cut_again == num_cut
+    assert label_info_of(first) == label_info_of(dataset)
+
+
+def test_texts_without_labels_and_data_in_memory_work(tokenizer):
+    rows = datasets.Dataset.from_dict({"text": ["a", "b c"], "url": ["1", "2"]})
+    tokenized, num_cut = tokenize_dataset(rows, tokenizer, max_length=4)
+    assert tokenized.column_names == ["input_ids", "length"]
+    assert num_cut == {"data": 0}
+
+
+def test_several_processes_give_the_same(dataset, tokenizer):
+    tokenized, num_cut = tokenize_dataset(dataset["train"], tokenizer, max_length=6, num_proc=2)
+    assert tokenized["length"][:] == [6, 2, 4, 2]
+    assert num_cut == {"train": 1}
+
+
+def test_lengths_that_cannot_work_are_refused(dataset, tokenizer):
+    with pytest.raises(ValueError, match="max_length=2 leaves no room for words: the tokenizer adds 2 special tokens"):
+        tokenize_dataset(dataset, tokenizer, max_length=2)
+    with pytest.raises(ValueError, match="max_length=64 exceeds the 32 tokens"):
+        tokenize_dataset(dataset, tokenizer, max_length=64)

@@ -1,0 +1,214 @@
+"""Publishing over real HTTP, and reopening in fresh processes with caches of their own and without the package."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import LABELS, write_model_folder
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from hf_xmtc import BertXMLForXMTC
+from hf_xmtc.hub import push_folder, push_main
+
+PUSH_SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "push_to_hub.py"
+
+OPEN_AND_SCORE = """
+import sys
+sys.modules["hf_xmtc"] = None  # only the code beside the weights may be used
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+for revision in sys.argv[1:]:
+    tokenizer = AutoTokenizer.from_pretrained("me/tagger", revision=revision, trust_remote_code=True)
+    model = AutoModelForSequenceClassification.from_pretrained("me/tagger", revision=revision, trust_remote_code=True)
+    with torch.no_grad():
+        print(model(**tokenizer("edit a text file", return_tensors="pt")).logits[0].tolist())
+"""
+
+RUN_EXAMPLES_OF_THE_CARD = """
+import re, sys
+sys.modules["hf_xmtc"] = None
+from huggingface_hub import ModelCard
+card = ModelCard.load("me/tagger")
+examples = re.findall(r"```python\\n(.*?)```", card.text, flags=re.DOTALL)
+names = {}
+for example in examples:
+    exec(example, names)
+print(len(examples), len(names["tagger"]("Your text", top_k=5)), tuple(names["output"].top_labels.shape))
+"""
+
+
+def test_script_publishes_a_model_that_reopens_from_an_empty_cache_with_equal_scores(hub, run_client, model_folder):
+    done = run_client(PUSH_SCRIPT, "--model", model_folder, "--repo_id", "me/tagger")
+    assert f"Published at {hub.url}/me/tagger" in done.stdout
+    sent = hub.repos["me/tagger"].files()
+    assert sent["model.safetensors"] == (model_folder / "model.safetensors").read_bytes()
+    done = run_client(OPEN_AND_SCORE, "main", cache="empty-cache")
+    assert json.loads(done.stdout) == pytest.approx(_logits(model_folder), abs=1e-6)
+
+
+def test_examples_of_the_card_run_as_they_stand(run_client, push, model_folder):
+    push(model_folder, "me/tagger")
+    done = run_client(RUN_EXAMPLES_OF_THE_CARD)
+    assert done.stdout.strip() == f"2 {len(LABELS)} (1, {len(LABELS)})"  # top_k beyond L gives L
+
+
+def test_revision_pins_the_older_weights(hub, run_client, push, model_folder):
+    push(model_folder, "me/tagger")
+    first = hub.repos["me/tagger"].resolve("main")
+    before = _logits(model_folder)
+    _change_weights(model_folder)
+    push(model_folder, "me/tagger")
+    pinned, latest = run_client(OPEN_AND_SCORE, first, "main").stdout.splitlines()
+    assert json.loads(pinned) == pytest.approx(before, abs=1e-6)
+    assert json.loads(latest) == pytest.approx(_logits(model_folder), abs=1e-6) != pytest.approx(before, abs=1e-3)
+
+
+def test_push_to_a_branch_leaves_main_as_it_is(hub, push, model_folder):
+    push(model_folder, "me/tagger")
+    old = hub.repos["me/tagger"].files()["model.safetensors"]
+    _change_weights(model_folder)
+    assert "/me/tagger/tree/longer" in push(model_folder, "me/tagger", "--revision", "longer")
+    assert hub.repos["me/tagger"].files("main")["model.safetensors"] == old
+    assert hub.repos["me/tagger"].files("longer")["model.safetensors"] != old
+
+
+def test_missing_repo_is_named_when_opening(run_client):
+    done = run_client(OPEN_AND_SCORE, "main", fails=True)
+    assert "me/tagger is not a local folder and is not a valid model identifier" in done.stderr
+
+
+def test_interrupted_download_leaves_nothing_that_loads_and_a_second_try_succeeds(hub, run_client, push, model_folder):
+    push(model_folder, "me/tagger")
+    # The client waits a second before each of its retries, which the test need not.
+    impatient = "import time\ntime.sleep = lambda seconds: None\n" + OPEN_AND_SCORE
+    hub.cut_downloads_of = "model.safetensors"
+    done = run_client(impatient, "main", cache="interrupted", fails=True)
+    assert "Trying to resume download" in done.stderr and not done.stdout
+    done = run_client(OPEN_AND_SCORE, "main", cache="interrupted", fails=True, HF_HUB_OFFLINE="1")
+    assert not done.stdout  # what arrived before the interruption does not pass for a model
+    hub.cut_downloads_of = None
+    done = run_client(OPEN_AND_SCORE, "main", cache="interrupted")
+    assert json.loads(done.stdout) == pytest.approx(_logits(model_folder), abs=1e-6)
+
+
+def test_card_survives_the_round_trip_with_its_results_and_the_name_of_the_repo(hub, push, model_folder, tmp_path):
+    push(model_folder, "me/tagger")
+    (tmp_path / "card.md").write_bytes(hub.repos["me/tagger"].files()["README.md"])
+    card = ModelCard.load(tmp_path / "card.md")
+    values = {result.metric_name: result.metric_value for result in card.data.eval_results if result.dataset_split == "test"}
+    expected = json.loads((model_folder / "metrics.json").read_text())["test"]
+    assert values == {name: value for name, value in expected.items() if not name.startswith("num_")}
+    assert 'model="me/tagger"' in card.text and "<user>" not in card.text
+    assert "<user>/<model>" in ModelCard.load(model_folder / "README.md").text  # the folder itself is not changed
+
+
+def test_checkpoints_and_hidden_files_stay_behind_and_this_is_said(hub, push, model_folder, caplog):
+    for name in ("checkpoint-100/optimizer.pt", ".cache/index", "predictions/test.parquet"):
+        (model_folder / name).parent.mkdir(exist_ok=True)
+        (model_folder / name).write_bytes(b"content")
+    push(model_folder, "me/tagger")
+    assert "Left out of the upload" in caplog.text and "checkpoint-100/" in caplog.text and ".cache/" in caplog.text
+    sent = set(hub.repos["me/tagger"].files())
+    assert "predictions/test.parquet" in sent
+    assert not [name for name in sent if name.startswith(("checkpoint-", ".cache"))]
+
+
+def test_private_repo_is_made_private_and_a_public_one_is_not_taken_for_one(hub, push, model_folder):
+    push(model_folder, "me/secret", "--private")
+    assert hub.repos["me/secret"].private
+    push(model_folder, "me/open")
+    commits = len(hub.repos["me/open"].commits)
+    said = push(model_folder, "me/open", "--private", fails=True)
+    assert "me/open is public, but private=True was asked for" in said
+    assert len(hub.repos["me/open"].commits) == commits
+
+
+@pytest.mark.parametrize(
+    ("other_labels", "difference"),
+    [
+        (LABELS[:3], "num_labels=3 there, 4 in the folder"),
+        ([*LABELS[:3], "interface: web"], "label id 3 is 'interface: web' there, 'interface: command line' in the folder"),
+    ],
+)
+def test_another_model_on_the_hub_is_replaced_only_on_request(hub, push, model_folder, tmp_path, other_labels, difference):
+    other = tmp_path / "other"
+    write_model_folder(other, other_labels)
+    (other / "old_notes.txt").write_text("of the other model")
+    push(other, "me/tagger")
+    before = hub.repos["me/tagger"].files()
+    said = push(model_folder, "me/tagger", fails=True)
+    assert f"The repo me/tagger holds another model: {difference}" in said and "--overwrite" in said
+    assert hub.repos["me/tagger"].files() == before
+    push(model_folder, "me/tagger", "--overwrite")
+    after = hub.repos["me/tagger"].files()
+    assert after["labels.json"] == (model_folder / "labels.json").read_bytes()
+    assert "old_notes.txt" not in after and ".gitattributes" in after
+
+
+def test_another_model_type_on_the_hub_is_refused(push, model_folder):
+    push(model_folder, "me/tagger")
+    config = json.loads((model_folder / "config.json").read_text())
+    (model_folder / "config.json").write_text(json.dumps(config | {"model_type": "xlnet"}))
+    assert "model_type='bertxml' there, 'xlnet' in the folder" in push(model_folder, "me/tagger", fails=True)
+
+
+def test_repo_with_weights_of_unknown_kind_is_refused(hub, push, model_folder):
+    push(model_folder, "me/tagger")
+    del hub.repos["me/tagger"].commits[hub.repos["me/tagger"].branches["main"]]["config.json"]
+    said = push(model_folder, "me/tagger", fails=True)
+    assert "it has weights (model.safetensors) but no readable config.json" in said
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_token_is_explained(hub, push, model_folder, status):
+    hub.deny_with = status
+    said = push(model_folder, "me/tagger", fails=True)
+    assert f"refused to write to me/tagger (HTTP {status})" in said and "hf auth login" in said
+
+
+def test_dry_run_lists_the_files_and_sends_nothing(hub, push, model_folder):
+    said = push(model_folder, "me/tagger", "--dry_run")
+    assert "model.safetensors" in said and f"would go to {hub.url}/me/tagger" in said
+    assert hub.requests == []
+
+
+def test_incomplete_folder_is_refused_before_anything_is_sent(hub, push, model_folder):
+    (model_folder / "tokenizer.json").unlink()
+    (model_folder / "training_args.bin").write_bytes(b"\x80\x04.")
+    said = push(model_folder, "me/tagger", fails=True)
+    assert "missing: tokenizer.json" in said and "training_args.bin" in said
+    assert hub.requests == []
+
+
+def test_path_of_this_machine_in_the_recipe_is_pointed_out(model_folder, caplog):
+    (model_folder / "recipe.json").write_text(json.dumps({"train_file": "/home/someone/texts.parquet", "seed": 1}))
+    push_folder(model_folder, "me/tagger", dry_run=True)
+    assert "paths of this machine" in caplog.text and "train_file" in caplog.text and "seed" not in caplog.text
+
+
+def test_malformed_repo_id_is_refused(model_folder):
+    with pytest.raises(ValueError, match="me/a/b"):
+        push_folder(model_folder, "me/a/b", dry_run=True)
+
+
+def test_missing_folder_is_named(tmp_path, capsys):
+    assert push_main(["--model", str(tmp_path / "nowhere"), "--repo_id", "me/tagger"]) == 1
+    assert "nowhere is not there" in capsys.readouterr().err
+
+
+def _logits(folder: Path) -> list[float]:
+    """What the folder's model answers in this process, with the classes of the package."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        return (
+            BertXMLForXMTC.from_pretrained(folder)(**tokenizer("edit a text file", return_tensors="pt")).logits[0].tolist()
+        )
+
+
+def _change_weights(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights = {name: tensor + 0.5 if name.endswith("bias") else tensor for name, tensor in weights.items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
