@@ -17,7 +17,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 __all__ = ["LocalHub", "Repo", "StoredFile"]
 
 LFS_SUFFIXES = (".safetensors", ".parquet", ".arrow", ".bin", ".png")
-USER = "me"
 
 
 @dataclass
@@ -170,8 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
     # The account and its repos.
 
     def whoami(self) -> None:
-        token = {"role": "write", "displayName": "test"}
-        self._send({"type": "user", "name": USER, "fullname": USER, "orgs": [], "auth": {"accessToken": token}})
+        self._send({"type": "user", "name": "me", "orgs": [], "auth": {"accessToken": {"role": "write"}}})
 
     def validate_yaml(self) -> None:
         self._send({"errors": [], "warnings": []})
@@ -179,13 +177,12 @@ class _Handler(BaseHTTPRequestHandler):
     def create_repo(self) -> None:
         asked = json.loads(self.body)
         prefix = "datasets/" if asked.get("type") == "dataset" else ""
-        repo_id = f"{asked.get('organization') or USER}/{asked['name']}"
+        repo_id = f"{asked.get('organization') or 'me'}/{asked['name']}"
         answer = {"url": f"{self.hub.url}/{prefix}{repo_id}", "name": repo_id, "id": repo_id}
         if prefix + repo_id in self.hub.repos:
-            return self._send(answer | {"error": "You already created this repo"}, 409)
-        repo = Repo(private=asked.get("visibility") == "private" or bool(asked.get("private")))
+            return self._send(answer, 409)
+        repo = self.hub.repos[prefix + repo_id] = Repo(private=asked.get("visibility") == "private")
         repo.commit("main", {".gitattributes": StoredFile(b"")})
-        self.hub.repos[prefix + repo_id] = repo
         self._send(answer)
 
     def create_branch(self, kind: str, repo_id: str, revision: str) -> None:
@@ -238,9 +235,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def info(self, kind: str, repo_id: str, revision: str = "") -> None:
         commit_id, files = self._commit(kind, repo_id, revision or "main")
-        siblings = [{"rfilename": path} for path in sorted(files)]
-        facts = {"sha": commit_id, "private": self._repo(kind, repo_id).private, "gated": False, "tags": []}
-        self._send({"id": repo_id, "siblings": siblings, **facts})
+        facts = {"id": repo_id, "sha": commit_id, "private": self._repo(kind, repo_id).private, "gated": False, "tags": []}
+        self._send(facts | {"siblings": [{"rfilename": path} for path in sorted(files)]})
 
     def tree(self, kind: str, repo_id: str, revision: str, folder: str = "") -> None:
         _, files = self._commit(kind, repo_id, revision)
@@ -248,16 +244,14 @@ class _Handler(BaseHTTPRequestHandler):
         inside = sorted(path for path in files if path.startswith(start))
         if start and not inside:
             raise _Refusal(404, f"{folder} does not exist on {revision}", Error_Code="EntryNotFound")
-        query = parse_qs(urlsplit(self.path).query)
-        recursive = query.get("recursive", [""])[0].lower() in ("true", "1")
+        recursive = parse_qs(urlsplit(self.path).query).get("recursive", [""])[0].lower() in ("true", "1")
         direct = [path for path in inside if recursive or "/" not in path[len(start) :]]
         folders = sorted({start + path[len(start) :].split("/")[0] for path in set(inside) - set(direct)})
         self._send([_directory_entry(path) for path in folders] + [_file_entry(path, files[path]) for path in direct])
 
     def paths_info(self, kind: str, repo_id: str, revision: str) -> None:
         _, files = self._commit(kind, repo_id, revision)
-        is_json = self.body.startswith(b"{")
-        paths = json.loads(self.body)["paths"] if is_json else parse_qs(self.body.decode()).get("paths", [])
+        paths = parse_qs(self.body.decode()).get("paths", [])
         folders = [path for path in paths if any(name.startswith(path.rstrip("/") + "/") for name in files)]
         found = [_file_entry(path, files[path]) for path in paths if path in files]
         self._send(found + [_directory_entry(path) for path in folders])

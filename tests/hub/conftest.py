@@ -11,19 +11,14 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
-import torch
 
-from hf_xmtc import BertXMLConfig, BertXMLForXMTC, train_word_tokenizer
 from hf_xmtc.hub import card_from_folder, push_main
+from local_hub import LocalHub
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(TESTS))  # for local_hub.py, which the tests of other folders use too
+SOURCES = Path(__file__).resolve().parents[2] / "src"
 
-from local_hub import LocalHub  # noqa: E402
-
-LABELS = ["role: program", "use: editing", "works-with: text", "interface: command line"]
 METRICS = {
-    "test": {"P@1": 0.9714285714, "P@5": 0.74, "nDCG@5": 0.825, "PSP@5": 0.61, "num_documents": 856, "num_left_out": 2},
+    "test": {"P@1": 0.9714285714, "P@5": 0.74, "nDCG@5": 0.825, "PSP@5": 0.61, "num_documents": 858, "num_left_out": 2},
     "validation": {"P@1": 0.96, "nDCG@5": 0.82, "num_documents": 579, "num_left_out": 0},
     "train": {"seconds": 241.5, "documents_per_second": 56.7, "peak_memory_mb": 1310.0},
 }
@@ -37,33 +32,22 @@ RECIPE = {
 }
 
 
-def write_model_folder(folder: Path, labels: list[str] = LABELS) -> None:
-    """Write a complete model folder with random weights; the one place to swap the model the hub tests publish."""
-    tokenizer = train_word_tokenizer(["edit a text file", "show a picture"], num_cls_tokens=2, max_length=16)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8, "cornet_context_size": 4}
-    torch.manual_seed(0)
-    config = BertXMLConfig(
-        vocab_size=len(tokenizer), num_cls_tokens=2, label_names=labels, max_position_embeddings=16, **sizes
-    )
-    BertXMLForXMTC(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    (folder / "metrics.json").write_text(json.dumps(METRICS), encoding="utf-8")
-    (folder / "recipe.json").write_text(json.dumps(RECIPE), encoding="utf-8")
-    card_from_folder(folder, model_name="tiny-tagger").save(folder / "README.md")
-
-
-@pytest.fixture(scope="session")
-def _tiny_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "tiny-tagger"
-    folder.mkdir()
-    write_model_folder(folder)
-    return folder
+@pytest.fixture
+def facts() -> dict:
+    """Arguments for `build_model_card`."""
+    label_info = {"num_labels": 572, "examples": ["role: program"], "num_with_parents": 570}
+    names = {"model_name": "tiny-tagger", "model_family": "bertxml", "dataset_name": "Debian tags", "language": "en"}
+    return {**names, "label_info": label_info, "metrics": METRICS, "recipe": RECIPE}
 
 
 @pytest.fixture
-def model_folder(_tiny_model_folder: Path, tmp_path: Path) -> Path:
+def model_folder(tiny_model_folder: Path, tmp_path: Path) -> Path:
     """A complete model folder of its own for each test, which may damage it."""
-    return Path(shutil.copytree(_tiny_model_folder, tmp_path / "tiny-tagger"))
+    folder = Path(shutil.copytree(tiny_model_folder, tmp_path / "tiny-tagger"))
+    (folder / "metrics.json").write_text(json.dumps(METRICS), encoding="utf-8")
+    (folder / "recipe.json").write_text(json.dumps(RECIPE), encoding="utf-8")
+    card_from_folder(folder).save(folder / "README.md")
+    return folder
 
 
 @pytest.fixture
@@ -90,7 +74,7 @@ def run_client(hub: LocalHub, tmp_path: Path) -> Callable[..., subprocess.Comple
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "NO_PROXY": "127.0.0.1",
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(SOURCES), os.environ.get("PYTHONPATH", "")]),
             **variables,
         }
         start = [sys.executable, code] if isinstance(code, Path) else [sys.executable, "-c", code]

@@ -4,20 +4,9 @@ import json
 import socket
 
 import pytest
-from conftest import METRICS, RECIPE
 from huggingface_hub import ModelCard
 
 from hf_xmtc.hub import build_model_card, card_from_folder
-
-FACTS = {
-    "model_name": "tiny-tagger",
-    "model_family": "bertxml",
-    "dataset_name": "Debian tags",
-    "label_info": {"num_labels": 572, "examples": ["role: program"], "num_with_parents": 570},
-    "metrics": METRICS,
-    "recipe": RECIPE,
-    "language": "en",
-}
 
 
 def _reloaded(card: ModelCard, tmp_path) -> ModelCard:
@@ -25,20 +14,20 @@ def _reloaded(card: ModelCard, tmp_path) -> ModelCard:
     return ModelCard.load(tmp_path / "README.md")
 
 
-def test_card_is_written_without_a_network(tmp_path, monkeypatch):
+def test_card_is_written_without_a_network(tmp_path, monkeypatch, facts):
     monkeypatch.setattr(socket.socket, "connect", lambda *args: pytest.fail("the card asked the network"))
-    build_model_card(**FACTS).save(tmp_path / "README.md")
+    build_model_card(**facts).save(tmp_path / "README.md")
     assert (tmp_path / "README.md").read_text(encoding="utf-8").startswith("---\n")
 
 
-def test_metadata_and_results_read_back_equal(tmp_path):
-    data = _reloaded(build_model_card(**FACTS), tmp_path).data
+def test_metadata_and_results_read_back_equal(tmp_path, facts):
+    data = _reloaded(build_model_card(**facts), tmp_path).data
     assert (data.model_name, data.license, data.language) == ("tiny-tagger", "apache-2.0", "en")
     assert (data.pipeline_tag, data.library_name) == ("text-classification", "transformers")
     assert {"extreme-multi-label-classification", "xmtc", "text-classification", "bertxml", "cornet"} <= set(data.tags)
     for split in ("test", "validation"):
         results = {entry.metric_name: entry.metric_value for entry in data.eval_results if entry.dataset_split == split}
-        assert results == {name: value for name, value in METRICS[split].items() if "@" in name}
+        assert results == {name: value for name, value in facts["metrics"][split].items() if "@" in name}
     assert {entry.metric_type for entry in data.eval_results} == {
         "precision_at_1",
         "precision_at_5",
@@ -48,27 +37,27 @@ def test_metadata_and_results_read_back_equal(tmp_path):
     assert {entry.dataset_type for entry in data.eval_results} == {"Debian-tags"}
 
 
-def test_results_are_shown_in_percent_with_meaning_and_left_out_documents():
-    text = build_model_card(**FACTS).text
+def test_results_are_shown_in_percent_with_meaning_and_left_out_documents(facts):
+    text = build_model_card(**facts).text
     assert "| P@1 | 97.14 | 96.00 | share of the first 1 predicted labels that are right |" in text
     assert "| P@5 | 74.00 | – |" in text  # not measured on validation
-    assert "856 documents in these means; 2 more have no label and are left out" in text
+    assert "The test split has 858 documents; 2 of them have no label and are left out of the means." in text
     assert "242 seconds, 57 documents per second, peak memory 1,310 MB" in text
 
 
-def test_value_that_is_no_number_is_not_published(tmp_path):
+def test_value_that_is_no_number_is_not_published(tmp_path, facts):
     metrics = {"test": {"P@1": 0.5, "P@3": float("nan"), "R@5": None}}
-    card = _reloaded(build_model_card(**{**FACTS, "metrics": metrics}), tmp_path)
+    card = _reloaded(build_model_card(**{**facts, "metrics": metrics}), tmp_path)
     assert [entry.metric_name for entry in card.data.eval_results] == ["P@1"]
     assert "nan" not in card.text and "R@5" not in card.text
 
 
-def test_model_without_evaluation_gets_a_card(tmp_path):
-    card = _reloaded(build_model_card(**{**FACTS, "metrics": {}, "recipe": None}), tmp_path)
+def test_model_without_evaluation_gets_a_card(tmp_path, facts):
+    card = _reloaded(build_model_card(**{**facts, "metrics": {}, "recipe": None}), tmp_path)
     assert "has not been evaluated" in card.text and card.data.eval_results is None
 
 
-def test_paths_of_the_machine_are_reduced_to_their_last_part():
+def test_paths_of_the_machine_are_reduced_to_their_last_part(facts):
     recipe = {
         "output_dir": "/home/someone/outputs/run",
         "train_file": "C:\\Users\\someone\\texts.parquet",
@@ -76,7 +65,7 @@ def test_paths_of_the_machine_are_reduced_to_their_last_part():
         "notes": "a | b\nc",
         "seed": None,
     }
-    facts = {**FACTS, "recipe": recipe, "dataset_name": "/home/someone/corpus/", "base_model": "/home/someone/minilm"}
+    facts |= {"recipe": recipe, "dataset_name": "/home/someone/corpus/", "base_model": "/home/someone/minilm"}
     content = build_model_card(**facts).content
     assert "someone" not in content and "~" not in content and "output_dir" not in content
     assert "| train_file | texts.parquet |" in content and '["glove.txt", "more.txt"]' in content
@@ -85,35 +74,54 @@ def test_paths_of_the_machine_are_reduced_to_their_last_part():
     assert "| seed |" not in content
 
 
-def test_pretrained_encoder_and_data_set_of_the_hub_are_linked(tmp_path):
-    card = build_model_card(**FACTS, base_model="microsoft/MiniLM-L12", dataset_repo_id="me/debtags")
+def test_pretrained_encoder_and_data_set_of_the_hub_are_linked(tmp_path, facts):
+    card = build_model_card(**facts, base_model="microsoft/MiniLM-L12", dataset_repo_id="me/debtags")
     data = _reloaded(card, tmp_path).data
     assert data.base_model == "microsoft/MiniLM-L12" and data.datasets == ["me/debtags"]
     assert {entry.dataset_type for entry in data.eval_results} == {"me/debtags"}
 
 
-def test_limits_name_truncation_and_what_the_caller_adds():
-    text = build_model_card(**FACTS, limits=["Trained on Debian packages only."]).text
+def test_limits_name_truncation_and_what_the_caller_adds(facts):
+    text = build_model_card(**facts, limits=["Trained on Debian packages only."]).text
     assert "Only the first 128 tokens of a text are read" in text
-    assert "not calibrated" in text and "cannot be predicted" in text and "- Trained on Debian packages only." in text
+    assert (
+        "not calibrated" in text and "Only labels seen in training" in text and "- Trained on Debian packages only." in text
+    )
 
 
-def test_cornet_is_cited():
-    assert "Correlation Networks for Extreme Multi-label Text Classification" in build_model_card(**FACTS).text
+def test_label_set_of_a_label_file_is_not_said_to_be_that_of_the_training_split(facts):
+    assert "given by a label file: 572 labels" in build_model_card(**{**facts, "recipe": {"label_space": "file"}}).text
+    assert "that of the training split: 572 labels" in build_model_card(**facts).text
 
 
-def test_missing_label_count_is_refused():
+def test_backbone_in_the_recipe_is_the_base_model_when_it_is_a_hub_id(model_folder):
+    for backbone, linked in (("microsoft/MiniLM-L12", "microsoft/MiniLM-L12"), ("minilm", None), (None, None)):
+        (model_folder / "recipe.json").write_text(json.dumps({"backbone": backbone}))
+        card = card_from_folder(model_folder)
+        assert card.data.base_model == linked
+        assert f"fine-tuned from `{backbone}`" in card.text or (backbone is None and "trained from scratch" in card.text)
+
+
+def test_cornet_is_cited(facts):
+    assert "Correlation Networks for Extreme Multi-label Text Classification" in build_model_card(**facts).text
+
+
+def test_missing_label_count_is_refused(facts):
     with pytest.raises(ValueError, match=r"num_labels, found only \['examples'\]"):
-        build_model_card(**{**FACTS, "label_info": {"examples": []}})
+        build_model_card(**{**facts, "label_info": {"examples": []}})
 
 
-def test_card_is_remade_from_the_files_of_a_folder(model_folder):
+def test_card_is_remade_from_the_files_of_a_folder(model_folder, facts):
     (model_folder / "training_curve.png").write_bytes(b"picture")
-    recipe = RECIPE | {"dataset_description": "Package descriptions.", "dataset_license": "DFSG-free", "batch_size": 40}
+    recipe = facts["recipe"] | {
+        "dataset_description": "Package descriptions.",
+        "dataset_license": "DFSG-free",
+        "batch_size": 40,
+    }
     (model_folder / "recipe.json").write_text(json.dumps(recipe))
     card = card_from_folder(model_folder)
     assert card.data.model_name == "tiny-tagger" and card.data.language == "en"  # the folder's name
-    assert "**4 labels**" in card.text and "“works-with: text”" in card.text
+    assert "**5 labels**" in card.text and "“role::program”" in card.text
     assert "Package descriptions. Licence of the data: DFSG-free." in card.text
     assert "| batch_size | 40 |" in card.text and "| dataset_license |" not in card.text
     assert "![Training curve](training_curve.png)" in card.text

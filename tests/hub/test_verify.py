@@ -10,7 +10,7 @@ from hf_xmtc.hub import check_model_folder
 def test_complete_folder_has_no_problems(model_folder):
     report = check_model_folder(model_folder)
     assert report.complete and report.missing == []
-    assert (report.model_type, report.num_labels) == ("bertxml", 4)
+    assert (report.model_type, report.num_labels) == ("bertxml", 5)
     assert "model.safetensors" in report.files and report.num_bytes > 0
     report.raise_for_problems()
 
@@ -23,7 +23,7 @@ def test_all_problems_are_named_at_once(model_folder):
         check_model_folder(model_folder).raise_for_problems()
     said = str(refused.value)
     assert "missing: README.md" in said
-    assert "labels.json names 3 labels but config.json has num_labels=4" in said
+    assert "labels.json names 3 labels but config.json has num_labels=5" in said
     assert "pickled files" in said and "optimizer.pt" in said
 
 
@@ -62,6 +62,12 @@ def test_broken_config_is_one_problem(model_folder):
     assert problem.startswith("config.json is not valid JSON")
 
 
+@pytest.mark.parametrize("name", ["metrics.json", "recipe.json"])
+def test_results_and_recipe_must_be_json_objects(model_folder, name):
+    (model_folder / name).write_text("[1, 2]")
+    assert check_model_folder(model_folder).problems == [f"{name} must hold a JSON object, found a list."]
+
+
 def test_config_without_label_count_is_refused(model_folder):
     (model_folder / "config.json").write_text('{"model_type": "bert"}')
     assert check_model_folder(model_folder).problems == [
@@ -70,7 +76,7 @@ def test_config_without_label_count_is_refused(model_folder):
 
 
 def test_duplicate_label_is_named(model_folder):
-    (model_folder / "labels.json").write_text('["a", "b", "a", "c"]')
+    (model_folder / "labels.json").write_text('["a", "b", "a", "c", "d"]')
     (problem,) = check_model_folder(model_folder).problems
     assert "'a' occurs twice, as label ids 0 and 2" in problem
 

@@ -66,8 +66,8 @@ class DocumentFile:
             raise ValueError(f"--input_format is {self.format!r} but must be one of {', '.join(INPUT_FORMATS)}.")
         if self.format == "txt" and id_column is not None:
             raise ValueError(
-                f"--id_column is {id_column!r}, but a txt file has no columns: every line is a text. Leave it out and join by "
-                "the output's row number, or give a csv, jsonl or parquet file."
+                f"--id_column is {id_column!r}, but a txt file has no columns: every line is a text. Leave it out and join "
+                "by the output's row number, or give a csv, jsonl or parquet file."
             )
         if not self.from_standard_input and not Path(path).is_file():
             raise FileNotFoundError(f"There is no file {path}. Check --input; `-` reads standard input.")
@@ -184,20 +184,23 @@ class DocumentFile:
     def _csv_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
         # The library stops at fields of 128 KiB by default; a document may be a book.
         limit = csv.field_size_limit(2**31 - 1)
+        line = 0  # the last one that was sound; a quote that is never closed runs to the end of the file
         reader = csv.DictReader(lines, strict=True, delimiter="\t" if self.format == "tsv" else ",")
         try:
             if reader.fieldnames is not None:
                 self._check_columns(list(reader.fieldnames))
+            line = reader.line_num
             for row in reader:
                 if None in row:
                     raise ValueError(
                         f"{self.name}, line {reader.line_num} has {len(row) - 1 + len(row[None])} fields but the first line "
                         f"names {len(reader.fieldnames)} columns. Put quotes around texts that hold the separator."
                     )
+                line = reader.line_num
                 yield row[self.text_column], row.get(self.id_column)
         except csv.Error as error:
             raise ValueError(
-                f"{self.name}, line {reader.line_num} is not valid {self.format} ({error}). Is a quote inside a text not "
+                f"{self.name}, the row after line {line} is not valid {self.format} ({error}). Is a quote inside a text not "
                 "doubled? For one text per line without columns use --input_format txt."
             ) from error
         finally:
@@ -217,16 +220,16 @@ class DocumentFile:
                 file = pq.ParquetFile(binary, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False)
             except pa.ArrowInvalid as error:
                 raise ValueError(
-                    f"{self.name} is not a sound parquet file ({error}). Was a download or a copy interrupted? Fetch it again, "
-                    "or name another format with --input_format."
+                    f"{self.name} is not a sound parquet file ({error}). Was a download or a copy interrupted? Fetch it "
+                    "again, or name another format with --input_format."
                 ) from error
             schema = file.schema_arrow
             self._check_columns(schema.names)
             text_type = _value_type(schema.field(self.text_column).type)
             if str(text_type) not in ("string", "large_string", "string_view", "null"):
                 raise ValueError(
-                    f"{self.name}: column {self.text_column!r} has the type {text_type}, but texts are strings. Name another "
-                    "column with --text_column."
+                    f"{self.name}: column {self.text_column!r} has the type {text_type}, but texts are strings. Name "
+                    "another column with --text_column."
                 )
             if self.id_column is not None:
                 self.id_type = _value_type(schema.field(self.id_column).type)

@@ -81,8 +81,8 @@ def check_readable(name_or_path: str) -> None:
     missing += [WEIGHTS_FILES[0]] if not any((folder / name).is_file() for name in WEIGHTS_FILES) else []
     if missing:
         raise FileNotFoundError(
-            f"The model folder {name_or_path} is not complete: {', '.join(missing)} missing. Was the training stopped before "
-            "it ended? Run scripts/train.py again with the same settings, or copy the folder again."
+            f"The model folder {name_or_path} is not complete: {', '.join(missing)} missing. Was the training stopped "
+            "before it ended? Run scripts/train.py again with the same settings, or copy the folder again."
         )
 
 

@@ -87,7 +87,13 @@ class OutputFolder:
         _write_json(self.path / RECIPE_FILE, recipe)
 
     def write_predictions(
-        self, split: str, top_labels: np.ndarray, top_scores: np.ndarray, gold: np.ndarray, names: LabelNames, unseen: list[str]
+        self,
+        split: str,
+        top_labels: np.ndarray,
+        top_scores: np.ndarray,
+        gold: np.ndarray,
+        names: LabelNames,
+        unseen: list[str],
     ) -> Path:
         """Write ``predictions/<split>.parquet``: row, label ids, labels, scores and gold labels, in data order."""
         every = [*names.labels, *unseen]
@@ -101,10 +107,18 @@ class OutputFolder:
         table = pa.table(
             {
                 "row": pa.array(np.arange(len(top_labels), dtype=np.int64)),
-                "label_ids": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(top_labels.ravel(), pa.int32())),
-                "labels": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(labels[top_labels.ravel()], pa.string())),
-                "scores": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(top_scores.ravel(), pa.float32())),
-                "gold": pa.ListArray.from_arrays(pa.array(gold_offsets, pa.int32()), pa.array(labels[gold[kept]], pa.string())),
+                "label_ids": pa.ListArray.from_arrays(
+                    pa.array(offsets, pa.int32()), pa.array(top_labels.ravel(), pa.int32())
+                ),
+                "labels": pa.ListArray.from_arrays(
+                    pa.array(offsets, pa.int32()), pa.array(labels[top_labels.ravel()], pa.string())
+                ),
+                "scores": pa.ListArray.from_arrays(
+                    pa.array(offsets, pa.int32()), pa.array(top_scores.ravel(), pa.float32())
+                ),
+                "gold": pa.ListArray.from_arrays(
+                    pa.array(gold_offsets, pa.int32()), pa.array(labels[gold[kept]], pa.string())
+                ),
             }
         )
         pq.write_table(table, path, compression="zstd")

@@ -1,62 +1,54 @@
 """`hf-xmtc predict`: a file of texts in, a file of ranked labels out, of any size and resumable."""
 
+import argparse
 import os
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 from tqdm import tqdm
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, HfArgumentParser, PreTrainedTokenizerFast
+from transformers import HfArgumentParser, PreTrainedTokenizerFast
 
-import hf_xmtc  # noqa: F401, registers the model classes, so that a local folder opens without running its code
+from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
-from hf_xmtc.tokenization import check_max_length
 
-from .document_files import DocumentChunk, DocumentFile
+from .document_files import STANDARD_INPUT, DocumentChunk, DocumentFile
+from .model_opening import MODEL_FILES, WEIGHTS_FILES, check_readable, choose_device, choose_max_length, open_model
 from .prediction_files import PredictionRow, PredictionWriter, Progress
 
-__all__ = ["PredictArguments", "PredictSummary", "main", "open_model", "predict_file", "predict_texts"]
+__all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predict_texts"]
 
-# What prediction reads of a model folder, besides the weights.
-MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
-WEIGHTS_FILES = ("model.safetensors", "model.safetensors.index.json")
+
+def _option(description: str, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"help": description})
 
 
 @dataclass
 class PredictArguments:
     """Which model tags which texts; the options of ``scripts/predict.py``."""
 
-    model: str = field(metadata={"help": "Model folder, or its id on the Hub."})
-    input: str = field(
-        metadata={"help": "File of texts: parquet, jsonl, csv, tsv or txt (one text a line); - for standard input."}
-    )
-    output: str = field(metadata={"help": "File to write: its ending says parquet or jsonl."})
-    top_k: int = field(default=5, metadata={"help": "Labels per text."})
-    min_score: float = field(default=0.0, metadata={"help": "Leave out labels with a lower score."})
-    text_column: str = field(default="text", metadata={"help": "Column of the texts."})
-    id_column: str | None = field(default=None, metadata={"help": "Column of ids to copy to the output."})
-    input_format: str | None = field(default=None, metadata={"help": "Format of the input, where its ending does not tell."})
-    max_length: int | None = field(
-        default=None, metadata={"help": "Tokens after which a text is cut (default: what the model takes)."}
-    )
-    batch_size: int = field(default=32, metadata={"help": "Texts that go through the model together."})
-    chunk_size: int = field(
-        default=1024, metadata={"help": "Texts that are read and written together; an interruption costs one chunk."}
-    )
-    device: str | None = field(default=None, metadata={"help": "cpu, cuda, cuda:1, mps … (default: a GPU if there is one)."})
-    num_threads: int | None = field(default=None, metadata={"help": "Threads on a CPU (default: all cores)."})
-    revision: str | None = field(default=None, metadata={"help": "Branch, tag or commit of a model on the Hub."})
-    trust_remote_code: bool = field(
-        default=False, metadata={"help": "Run the code that comes with the model, for families not in hf_xmtc."}
-    )
-    overwrite: bool = field(default=False, metadata={"help": "Replace a finished output."})
+    model: str = _option("Model folder, or its id on the Hub.")
+    input: str = _option("File of texts: parquet, jsonl, csv, tsv or txt (one text a line); - for standard input.")
+    output: str = _option("File to write: its ending says parquet or jsonl.")
+    top_k: int = _option("Labels per text (default: 5).", 5)
+    min_score: float = _option("Leave out labels with a lower score (default: 0).", 0.0)
+    text_column: str = _option("Column of the texts (default: text).", "text")
+    id_column: str | None = _option("Column of ids to copy to the output.", None)
+    input_format: str | None = _option("Format of the input, where its ending does not tell.", None)
+    max_length: int | None = _option("Tokens after which a text is cut (default: what the model takes).", None)
+    batch_size: int = _option("Texts that go through the model together (default: 32).", 32)
+    chunk_size: int = _option("Texts read and written together, at most lost by an interruption (default: 1024).", 1024)
+    device: str | None = _option("cpu, cuda, cuda:1, mps … (default: a GPU if there is one).", None)
+    num_threads: int | None = _option("Threads on a CPU (default: all cores).", None)
+    revision: str | None = _option("Branch, tag or commit of a model on the Hub.", None)
+    trust_remote_code: bool = _option("Run the code that comes with the model, for families not in hf_xmtc.", False)
+    overwrite: bool = _option("Replace a finished output, and drop an unfinished one of other settings.", False)
 
     def __post_init__(self):
         for name in ("top_k", "batch_size", "chunk_size", "num_threads"):
@@ -92,8 +84,8 @@ class PredictSummary:
             lines.append("The input is empty, and so is the output.")
         if total.num_without_text:
             lines.append(
-                f"{total.num_without_text:,} of {total.num_documents:,} documents have no text (null or not a string); they were "
-                "read as empty texts."
+                f"{total.num_without_text:,} of {total.num_documents:,} documents have no text (null or not a string); they "
+                "were read as empty texts."
             )
         if total.num_truncated:
             lines.append(
@@ -112,12 +104,17 @@ def main(argv: list[str] | None = None) -> None:
     Args:
         argv: Arguments without the program's name; those of the process by default.
     """
-    parser = HfArgumentParser(PredictArguments, prog="predict", description="Tag a file of texts with a trained model.")
+    parser = HfArgumentParser(
+        PredictArguments,
+        prog="predict",
+        description="Tag a file of texts with a trained model.",
+        formatter_class=argparse.HelpFormatter,
+    )
     namespace = parser.parse_args(argv)
     try:
         settings = PredictArguments(**vars(namespace))
         if choose_device(settings.device).type == "cpu":
-            # A launcher such as `accelerate launch` leaves a process one thread, and most of the machine idle.
+            # A launcher such as `accelerate launch` gives a process one thread, which leaves most of the machine idle.
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             torch.set_num_threads(settings.num_threads or cores)
         summary = predict_file(settings, show_progress=True)
@@ -125,7 +122,8 @@ def main(argv: list[str] | None = None) -> None:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
         raise SystemExit(f"{type(error).__name__}: {error}") from error
     except KeyboardInterrupt:
-        print("Interrupted. The same command goes on where this run stopped.", file=sys.stderr)
+        start_over = "start over" if settings.input == STANDARD_INPUT else "go on where this run stopped"
+        print(f"Interrupted. Repeat the command to {start_over}.", file=sys.stderr)
         raise SystemExit(130) from None
     print(f"{summary.describe()}: {settings.output}")
 
@@ -133,9 +131,9 @@ def main(argv: list[str] | None = None) -> None:
 def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> PredictSummary:
     """Tag every document of a file.
 
-    The input is read, tagged and written in chunks, so memory does not grow with it. The output is complete once it has its
-    name; until then a run with the same settings goes on where an interrupted one stopped (see `PredictionWriter`). What comes
-    from standard input cannot be recognised again, so such a run starts over.
+    The input is read, tagged and written in chunks, so memory does not grow with it. The output is complete once it has
+    its name; until then a run with the same settings goes on where an interrupted one stopped (see `PredictionWriter`).
+    What comes from standard input cannot be recognised again, so such a run starts over.
 
     Args:
         settings: Model, files and how to predict.
@@ -155,6 +153,7 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
     documents = DocumentFile(settings.input, settings.input_format, settings.text_column, settings.id_column)
     device = choose_device(settings.device)
     check_readable(settings.model)
+    _refuse_same_file(settings)
     writer = PredictionWriter(
         settings.output,
         _deciding_settings(settings, documents),
@@ -169,6 +168,7 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
         first = next(chunks, None)  # a wrong column is found before the model is opened
         model, tokenizer = open_model(settings.model, settings.revision, settings.trust_remote_code)
         model.to(device)
+        names = model.config.label_names
         max_length = choose_max_length(model, tokenizer, settings.max_length)
         started = time.monotonic()
         with tqdm(
@@ -183,7 +183,7 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
                     batch_size=settings.batch_size,
                     max_length=max_length,
                 )
-                rows = _rows(chunk, writer.progress.num_documents, top_labels, top_scores, model, settings.min_score)
+                rows = _rows(chunk, writer.progress.num_documents, top_labels, top_scores, names, settings.min_score)
                 writer.write(rows, chunk.num_without_text, num_truncated)
                 progress_bar.update(len(rows))
         writer.finish()
@@ -237,14 +237,19 @@ def _refuse_several_processes() -> None:
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if processes > 1:
         raise ValueError(
-            f"{processes} processes were started, and each would write the same file. Start predict with plain python: one process "
-            "uses all cores of a CPU, or one GPU. For several GPUs split the input into one file for each."
+            f"{processes} processes were started, and each would write the same file. Start predict with plain python: one "
+            "process uses all cores of a CPU, or one GPU. For several GPUs split the input into one file for each."
         )
+
+
+def _refuse_same_file(settings: PredictArguments) -> None:
+    if Path(settings.output).resolve() == Path(settings.input).resolve():
+        raise ValueError(f"--input and --output are both {settings.output}. Name another output to keep the texts.")
 
 
 def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> dict[str, Any]:
     """What decides the rows of the output; a run may only go on where all of it is the same."""
-    decisive = (
+    names = (
         "model",
         "revision",
         "trust_remote_code",
@@ -255,15 +260,17 @@ def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> d
         "min_score",
         "max_length",
     )
-    found = {f"--{name}": getattr(settings, name) for name in decisive}
+    found = {f"--{name}": getattr(settings, name) for name in names}
     found["--input_format"] = documents.format
     if not documents.from_standard_input:
-        found["input file"] = _file_identity(Path(settings.input))
-    if Path(settings.model).is_dir():
-        names = [*MODEL_FILES, *WEIGHTS_FILES, "labels.json"]
-        found["model files"] = {
-            name: _file_identity(Path(settings.model) / name) for name in names if (Path(settings.model) / name).is_file()
-        }
+        found["--input"] = str(Path(settings.input).resolve())
+        found["the input file"] = _file_identity(Path(settings.input))
+    folder = Path(settings.model)
+    if folder.is_dir():
+        found["--model"] = str(folder.resolve())
+        for name in (*MODEL_FILES, *WEIGHTS_FILES, LABELS_FILE):
+            if (folder / name).is_file():
+                found[f"the model's {name}"] = _file_identity(folder / name)
     return found
 
 
@@ -290,10 +297,9 @@ def _rows(
     start: int,
     top_labels: np.ndarray,
     top_scores: np.ndarray,
-    model: XMTCPreTrainedModel,
+    names: LabelNames,
     min_score: float,
 ) -> list[PredictionRow]:
-    names = model.config.label_names
     rows = []
     for i in range(len(chunk.texts)):
         kept = int((top_scores[i] >= min_score).sum())  # scores fall, so the labels to keep come first

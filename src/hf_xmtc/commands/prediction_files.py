@@ -102,7 +102,7 @@ class PredictionWriter:
         self.output.parent.mkdir(parents=True, exist_ok=True)
         self._write_state()
         self._file = open(self.partial, "r+b" if self.partial.exists() else "w+b")  # noqa: SIM115, closed in __exit__
-        self._file.truncate(self.progress.num_bytes)
+        pass
         self._file.seek(self.progress.num_bytes)
         if self._schema is not None and not self.progress.num_bytes:
             self._append(self._schema.serialize())
@@ -164,8 +164,8 @@ class PredictionWriter:
         size = self.partial.stat().st_size
         if size < progress.num_bytes:
             raise ValueError(
-                f"{self.partial} has {size:,} bytes but {self._state_file.name} says {progress.num_bytes:,} were written. Was "
-                "it copied while a run was writing? Delete both files to start over."
+                f"{self.partial} has {size:,} bytes but {self._state_file.name} says {progress.num_bytes:,} were written. "
+                "Was it copied while a run was writing? Delete both files to start over."
             )
         return progress
 

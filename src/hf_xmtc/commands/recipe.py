@@ -36,7 +36,15 @@ ALWAYS_LISTED = (
     "fp16",
     "seed",
 )
-SAID_ELSEWHERE = ("use_cpu", "output_dir", "logging_steps", "disable_tqdm", "report_to", "dataloader_num_workers", "do_train")
+SAID_ELSEWHERE = (
+    "use_cpu",
+    "output_dir",
+    "logging_steps",
+    "disable_tqdm",
+    "report_to",
+    "dataloader_num_workers",
+    "do_train",
+)
 
 
 @dataclass
@@ -45,12 +53,16 @@ class ModelArguments:
 
     model_family: str = field(default="bertxml", metadata={"help": "Model family."})
     backbone: str | None = field(
-        default=None, metadata={"help": "Pretrained encoder (Hub id or folder); without it the family's own encoder is trained."}
+        default=None,
+        metadata={"help": "Pretrained encoder (Hub id or folder); without it the family's own encoder is trained."},
     )
     backbone_revision: str | None = field(default=None, metadata={"help": "Revision of the encoder on the Hub."})
     cornet_num_blocks: int = field(default=2, metadata={"help": "CorNet blocks, 0 for none."})
     cornet_context_size: int = field(default=1000, metadata={"help": "Width of a CorNet block."})
     num_cls_tokens: int = field(default=5, metadata={"help": "CLS tokens in front of every text."})
+    label_bias_from_frequency: bool = field(
+        default=True, metadata={"help": "Start each label's bias at the log-odds of its frequency in training."}
+    )
     config_overrides: str | None = field(
         default=None,
         metadata={"help": 'Other fields of the family\'s config: "hidden_size=300,layer_norm=none" or a JSON object.'},
@@ -109,18 +121,28 @@ class DataArguments:
     dataset_revision: str | None = field(default=None, metadata={"help": "Revision of a data set on the Hub."})
     text_column: str = field(default="text", metadata={"help": "Column with the texts."})
     label_column: str = field(default="labels", metadata={"help": "Column with the labels of each text."})
-    label_space: str = field(default="train", metadata={"help": "train: the labels of the training split; file: label_file's."})
-    label_file: str | None = field(default=None, metadata={"help": "labels.json or labels.parquet that fixes order and names."})
+    label_space: str = field(
+        default="train", metadata={"help": "train: the labels of the training split; file: label_file's."}
+    )
+    label_file: str | None = field(
+        default=None, metadata={"help": "labels.json or labels.parquet that fixes order and names."}
+    )
     label_format: str = field(default="ids", metadata={"help": "What integer labels are: ids or multi_hot."})
-    validation_fraction: float = field(default=0.1, metadata={"help": "Part of train held out where there is no validation split."})
+    validation_fraction: float = field(
+        default=0.1, metadata={"help": "Part of train held out where there is no validation split."}
+    )
     max_length_tokens: int = field(default=128, metadata={"help": "Tokens after which a text is cut, CLS tokens included."})
     vocab_size: int = field(default=500_000, metadata={"help": "Largest vocabulary of the word tokenizer."})
-    min_document_frequency: int = field(default=2, metadata={"help": "Documents a word must occur in to enter the vocabulary."})
+    min_document_frequency: int = field(
+        default=2, metadata={"help": "Documents a word must occur in to enter the vocabulary."}
+    )
     word_vectors: str | None = field(
         default=None, metadata={"help": "GloVe or word2vec text file (.gz too) to start the word embeddings from."}
     )
     max_train_documents: int | None = field(default=None, metadata={"help": "Train on the first N documents only."})
-    max_eval_documents: int | None = field(default=None, metadata={"help": "Evaluate on the first N documents of each split only."})
+    max_eval_documents: int | None = field(
+        default=None, metadata={"help": "Evaluate on the first N documents of each split only."}
+    )
 
 
 @dataclass
@@ -142,7 +164,9 @@ class Recipe:
             if isinstance(value, str) and os.path.exists(value):
                 settings[key] = os.path.basename(os.path.abspath(value))
         defaults = {
-            entry.name: entry.default for entry in dataclasses.fields(self.training) if entry.default is not dataclasses.MISSING
+            entry.name: entry.default
+            for entry in dataclasses.fields(self.training)
+            if entry.default is not dataclasses.MISSING
         }
         for key, value in public_arguments(self.training).items():
             if key in ALWAYS_LISTED or (key in defaults and value != defaults[key] and key not in SAID_ELSEWHERE):

@@ -21,6 +21,7 @@ from transformers.training_args import ParallelMode
 from hf_xmtc.data import (
     LabelInfo,
     dataset_statistics,
+    label_counts,
     label_info_of,
     load_xmtc_dataset,
     summarize_statistics,
@@ -29,7 +30,7 @@ from hf_xmtc.data import (
 from hf_xmtc.hub import card_from_folder
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, load_word_vectors, read_vector_words, train_word_tokenizer
-from hf_xmtc.training import XMTCTrainer, estimate_memory, plot_training_curve
+from hf_xmtc.training import XMTCTrainer, estimate_memory, initialize_label_bias, plot_training_curve
 
 from .families import family_named
 from .output_folder import OutputFolder, check_reopens
@@ -82,7 +83,9 @@ def train(recipe: Recipe) -> Path:
     checkpoint = folder.claim(settings)
     _say(args, summarize_statistics(dataset_statistics(data)))
     for split, count in truncated.items():
-        _say(args, f"{split}: {count:,} of {len(data[split]):,} documents are cut at {recipe.data.max_length_tokens} tokens.")
+        _say(
+            args, f"{split}: {count:,} of {len(data[split]):,} documents are cut at {recipe.data.max_length_tokens} tokens."
+        )
 
     estimate_from = _build_model(recipe, info, tokenizer, on_meta=True)
     estimate = estimate_memory(
@@ -97,6 +100,8 @@ def train(recipe: Recipe) -> Path:
 
     transformers.set_seed(args.seed)
     model = _build_model(recipe, info, tokenizer)
+    if recipe.model.label_bias_from_frequency:
+        initialize_label_bias(model, label_counts(data["train"], info.num_labels), len(data["train"]))
     if args.should_save:
         folder.begin(settings)
     args.output_dir = str(folder.checkpoints)
@@ -160,7 +165,11 @@ def _load_data(recipe: Recipe) -> DatasetDict:
         label_column=chosen.label_column,
         revision=chosen.dataset_revision,
     )
-    limits = {"train": chosen.max_train_documents, "validation": chosen.max_eval_documents, "test": chosen.max_eval_documents}
+    limits = {
+        "train": chosen.max_train_documents,
+        "validation": chosen.max_eval_documents,
+        "test": chosen.max_eval_documents,
+    }
     for split, limit in limits.items():
         if limit is not None and split in data:
             data[split] = data[split].select(range(min(limit, len(data[split]))))
@@ -184,7 +193,9 @@ def _build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFa
     )
 
 
-def _build_model(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast, on_meta: bool = False) -> XMTCPreTrainedModel:
+def _build_model(
+    recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast, on_meta: bool = False
+) -> XMTCPreTrainedModel:
     """The model with its label names; on the meta device it takes no memory."""
     config_class, model_class = family_named(recipe.model.model_family)
     settings = {"label_names": info.names, **recipe.model.config_settings()}
@@ -254,7 +265,9 @@ def _training_figures(trainer: XMTCTrainer, seconds: float, num_documents: int) 
     }
 
 
-def _write_folder(folder: OutputFolder, trainer: XMTCTrainer, metrics: dict, predictions: dict, info: LabelInfo, recipe: Recipe) -> None:
+def _write_folder(
+    folder: OutputFolder, trainer: XMTCTrainer, metrics: dict, predictions: dict, info: LabelInfo, recipe: Recipe
+) -> None:
     trainer.save_model(str(folder.path))
     for split, output in predictions.items():
         top_scores, top_labels = output.predictions

@@ -38,7 +38,7 @@ METRIC_MEANINGS = {
 _METRIC_IDS = {"P": "precision", "R": "recall", "RP": "r_precision"}
 
 GENERAL_LIMITS = (
-    "Labels that do not occur in the training data cannot be predicted; the label set is fixed in `labels.json`.",
+    "Only labels seen in training can be predicted; the label set is fixed in `labels.json`.",
     "Scores are independent sigmoids, one per label. They do not add up to 1 and are not calibrated: a score of 0.8 does "
     "not mean that the label is right in 80 % of cases. Rank by them, and choose a threshold on your own documents.",
     "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
@@ -95,7 +95,7 @@ def build_model_card(
         label_info: ``num_labels``, and optionally ``examples`` (a few label names) and ``num_with_parents``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory.
         recipe: Setting → value, shown as a table; settings that are None are left out.
-        base_model: Hub id of the pretrained encoder; None when trained from scratch.
+        base_model: Pretrained encoder; linked when it is a Hub id ``user/name``. None when trained from scratch.
         dataset_description: Sentences on origin, language and size of the data set.
         dataset_license: Licence of the data set, in words.
         dataset_repo_id: Hub id of the data set; None when it is not on the Hub.
@@ -116,14 +116,15 @@ def build_model_card(
             f"label_info must hold num_labels, found only {sorted(label_info)}. Take it from the model's config."
         )
     dataset_name, recipe = _without_path(dataset_name), dict(recipe or {})
-    from_hub = base_model if base_model is not None and not is_local_path(base_model) else None
+    # A name without an account may be the last part of a local path, and the Hub would link it to somebody else's model.
+    is_hub_id = base_model is not None and "/" in base_model and not is_local_path(base_model)
     data = ModelCardData(
         model_name=model_name,
         language=list(language) if language is not None and not isinstance(language, str) else language,
         license=license,
         library_name="transformers",
         pipeline_tag=TASK,
-        base_model=from_hub,
+        base_model=base_model if is_hub_id else None,
         datasets=[dataset_repo_id] if dataset_repo_id else None,
         tags=[*TAGS, model_family, *(["cornet"] if recipe.get("cornet_num_blocks") else [])],
         eval_results=_eval_results(metrics, dataset_name, dataset_repo_id) or None,
@@ -133,7 +134,10 @@ def build_model_card(
         _introduction(model_family, dataset_name, label_info, recipe, base_model),
         "## How to use\n\n" + _usage(repo_id),
         "## Results\n\n" + _results(metrics, dataset_name),
-        "## Data\n\n" + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id, label_info),
+        "## Data\n\n"
+        + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id)
+        + "\n\n"
+        + _labels(label_info, recipe),
         "## Training\n\n" + _training(recipe, metrics.get("train", {}), training_curve),
         "## Limits\n\n" + "\n".join(f"- {limit}" for limit in [*_limits(recipe), *limits]),
         "## Citation\n\n" + _citation(model_family, recipe),
@@ -171,7 +175,8 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
         "metrics": _read_json_if_there(folder / "metrics.json"),
         "recipe": {key: value for key, value in recipe.items() if key not in _FACT_KEYS},
         "training_curve": TRAINING_CURVE_FILE if (folder / TRAINING_CURVE_FILE).exists() else None,
-        **{key: recipe.get(key) for key in _FACT_KEYS if key not in ("model_name", "dataset_name")},
+        "base_model": recipe.get("base_model") or recipe.get("backbone"),
+        **{key: recipe.get(key) for key in ("dataset_description", "dataset_license", "dataset_repo_id", "language")},
     }
     return build_model_card(**{**known, **facts})
 
@@ -278,25 +283,30 @@ def _results(metrics: Mapping, dataset_name: str) -> str:
 def _left_out_note(split: str, values: Mapping) -> str:
     if "num_documents" not in values:
         return ""
-    note = f"The {split} split has {values['num_documents']:,} documents in these means"
+    note = f"The {split} split has {values['num_documents']:,} documents"
     if left_out := values.get("num_left_out"):
-        return f"{note}; {left_out:,} more have no label and are left out of them."
-    return f"{note}; none is left out."
+        return f"{note}; {left_out:,} of them have no label and are left out of the means."
+    return f"{note}; all of them count."
 
 
-def _data(name: str, description: str | None, license: str | None, repo_id: str | None, label_info: Mapping) -> str:
+def _data(name: str, description: str | None, license: str | None, repo_id: str | None) -> str:
     where = f"[{name}](https://huggingface.co/datasets/{repo_id})" if repo_id else name
     sentences = [f"Trained on {where}."]
     if description:
         sentences.append(description.strip())
     if license:
         sentences.append(f"Licence of the data: {license.strip().rstrip('.')}.")
-    labels = f"The label set is that of the training split: {label_info['num_labels']:,} labels"
+    return " ".join(sentences)
+
+
+def _labels(label_info: Mapping, recipe: Mapping) -> str:
+    origin = "given by a label file" if recipe.get("label_space") == "file" else "that of the training split"
+    text = f"The label set is {origin}: {label_info['num_labels']:,} labels"
     if label_info.get("num_with_parents"):
-        labels += f", {label_info['num_with_parents']:,} of them with a parent"
+        text += f", {label_info['num_with_parents']:,} of them with a parent"
     if label_info.get("examples"):
-        labels += ", such as " + ", ".join(f"“{example}”" for example in label_info["examples"])
-    return " ".join(sentences) + f"\n\n{labels}."
+        text += ". Some of them: " + ", ".join(f"“{example}”" for example in label_info["examples"])
+    return text + "."
 
 
 def _training(recipe: Mapping, train: Mapping, training_curve: str | None) -> str:

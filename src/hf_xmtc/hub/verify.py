@@ -106,6 +106,9 @@ def check_model_folder(folder: str | Path) -> ModelFolderReport:
             "Delete them, or save the weights with save_pretrained, which writes safetensors."
         )
     _check_labels(report)
+    for name in ("metrics.json", "recipe.json"):
+        if name in report.files:
+            _read_json_object(report, name)
     return report
 
 

@@ -1,5 +1,6 @@
 """BertXML's own small encoder: embeddings and a few transformer layers, normalised or as plain as the authors'."""
 
+import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -33,7 +34,8 @@ class BertXMLAttention(nn.Module):
         weights = None
         if eager:
             products = query @ key.mT / query.shape[-1] ** 0.5  # (B, heads, Q, T)
-            weights = products.masked_fill(~mask, float("-inf")).softmax(dim=-1)
+            # The smallest finite number: a document of padding only gets even weights instead of NaN.
+            weights = products.masked_fill(~mask, torch.finfo(products.dtype).min).softmax(dim=-1)
             attended = nn.functional.dropout(weights, dropout, self.training) @ value
         else:
             attended = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
@@ -55,7 +57,9 @@ class BertXMLLayer(GradientCheckpointingLayer):
             normed = config.layer_norm != "none"
             setattr(self, name, nn.LayerNorm(config.hidden_size, config.layer_norm_eps) if normed else nn.Identity())
 
-    def forward(self, hidden: Tensor, mask: Tensor, query_positions: Tensor | None, eager: bool) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, hidden: Tensor, mask: Tensor, query_positions: Tensor | None, eager: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """Args: ``hidden`` (B, T, H), ``mask`` (B, 1, 1, T); only ``query_positions`` (B, M) are computed where given."""
         normed = self.attention_norm(hidden) if self.norm_position == "pre" else hidden
         queries = normed
@@ -90,7 +94,9 @@ class BertXMLEncoder(nn.Module):
             nn.LayerNorm(config.hidden_size, config.layer_norm_eps) if config.layer_norm == "pre" else nn.Identity()
         )
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, cls_positions: Tensor, eager: bool) -> tuple[Tensor, list, list]:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, cls_positions: Tensor, eager: bool
+    ) -> tuple[Tensor, list, list]:
         """Return the hidden states of the CLS tokens (B, M, H), all layers' inputs, and the attention weights if ``eager``."""
         positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)  # (B, T)
         hidden = self.dropout(self.token_embedding(input_ids) + self.position_embedding(positions))  # (B, T, H)

@@ -37,6 +37,8 @@ class BertXMLConfig(XMTCConfig):
         hidden_dropout_prob: Dropout on embeddings and on what attention and feed-forward add.
         attention_probs_dropout_prob: Dropout on attention weights.
         classifier_dropout: Dropout on the features that the label head reads.
+        embedding_initializer_range: Standard deviation of new token and position embeddings; None for Xavier-uniform, which
+            the authors use and which starts words near zero (0.014 for 10,000 words) beside positions five times as large.
         max_position_embeddings: Longest input in tokens, CLS tokens included.
         pad_token_id: Id of the padding token.
         backbone_config: Config (or its dict) of a transformers encoder that takes the own encoder's place.
@@ -59,6 +61,7 @@ class BertXMLConfig(XMTCConfig):
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     classifier_dropout: float = 0.1
+    embedding_initializer_range: float | None = 0.1
     max_position_embeddings: int = 512
     pad_token_id: int | None = 0
     backbone_config: dict | PreTrainedConfig | None = None
@@ -86,13 +89,16 @@ class BertXMLConfig(XMTCConfig):
             "pooler": True,
             "last_layer_cls_only": True,
             "classifier_dropout": 0.0,
+            "embedding_initializer_range": None,
         }
         return cls(**{**authors, **settings})
 
     def check(self) -> None:
         super().check()
         if self.num_cls_tokens < 1:
-            raise ValueError(f"num_cls_tokens={self.num_cls_tokens}, but BertXML reads its features from at least one CLS token.")
+            raise ValueError(
+                f"num_cls_tokens={self.num_cls_tokens}, but BertXML reads its features from at least one CLS token."
+            )
         if self.backbone_config is None:
             if self.hidden_size % self.num_attention_heads:
                 raise ValueError(
@@ -135,6 +141,7 @@ class BertXMLConfig(XMTCConfig):
                 "hidden_dropout_prob",
                 "attention_probs_dropout_prob",
                 "max_position_embeddings",
+                "embedding_initializer_range",
             ):
                 output.pop(field, None)
         return output

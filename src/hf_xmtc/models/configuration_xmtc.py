@@ -11,7 +11,7 @@ from .label_names import LABELS_FILE, LabelNames
 __all__ = ["XMTCConfig"]
 
 # What describes the label space; stored as num_labels and labels.json.
-_PRIVATE = ("_label_names", "_labels_file", "_unnamed", "_num_labels", "_id2label", "_given_id2label")
+_PRIVATE = ("_label_names", "_labels_file", "_unnamed", "_num_labels", "_id2label", "_given_id2label", "_given_label2id")
 
 
 class XMTCConfig(PreTrainedConfig):
@@ -47,7 +47,7 @@ class XMTCConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any):
         # Private state first: the base class reads id2label and num_labels while it initialises.
         names = kwargs.pop("label_names", None)
-        given = self.__dict__.pop("_given_id2label", None)
+        given, inverse = self.__dict__.pop("_given_id2label", None), self.__dict__.pop("_given_label2id", None)
         self._label_names = None
         self._labels_file = None
         self._unnamed = False
@@ -56,6 +56,8 @@ class XMTCConfig(PreTrainedConfig):
             names = _names_from_id2label(given)
         if names is not None:
             self.label_names = names
+        if inverse is not None:
+            self.label2id = inverse
         num_labels = kwargs.pop("num_labels", None)
         self.num_labels = num_labels if num_labels is not None else len(self._label_names or ()) or 2
         # The base class would copy what id2label answers back into it, LABEL_0 … for a checkpoint whose names are unread.
@@ -115,8 +117,9 @@ class XMTCConfig(PreTrainedConfig):
             names = LabelNames.load(path)
             if len(names) != self.num_labels:
                 raise ValueError(
-                    f"{LABELS_FILE} beside the model names {len(names)} labels but config.json has num_labels={self.num_labels}. "
-                    "Was one of the two files replaced? Restore the pair that was saved together."
+                    f"{LABELS_FILE} beside the model names {len(names)} labels but the config has num_labels={self.num_labels}. "
+                    "Was one of the two files replaced, or another num_labels asked for? Restore the pair that was saved together, "
+                    "and use model.resize_labels to change the label space."
                 )
             self._label_names = names
         return self._label_names
@@ -169,16 +172,27 @@ class XMTCConfig(PreTrainedConfig):
 
     @label2id.setter
     def label2id(self, value: dict | None) -> None:
-        # Only the inverse of id2label; accepted so that configs written by other tools can be read.
-        if value is not None and "_num_labels" in self.__dict__ and dict(value) != self.label2id:
-            raise ValueError("label2id is derived from the label names and cannot be set apart from them: set id2label.")
+        if value is None:
+            return
+        if "_num_labels" not in self.__dict__:  # the constructor is still setting fields
+            self.__dict__["_given_label2id"] = value
+            return
+        if self._label_names is None:
+            self.label_names = _names_from_id2label({label_id: label for label, label_id in value.items()})
+        differing = [label for label, label_id in self.label2id.items() if value.get(label) != label_id]
+        if differing or len(value) != self.num_labels:
+            label = next(iter(differing or set(value) - set(self.label2id)))
+            raise ValueError(
+                f"label2id gives {label!r} the id {value.get(label)}, but by the label names it is {self.label2id.get(label)}. "
+                "label2id is only their inverse: leave it out."
+            )
 
     def locate_labels(self, name_or_path: str | os.PathLike, **hub_kwargs: Any) -> None:
         """Remember where ``labels.json`` of a checkpoint lies, at the same revision as its weights."""
         if self._label_names is None:
-            self._labels_file = cached_file(
-                name_or_path, LABELS_FILE, _raise_exceptions_for_missing_entries=False, **hub_kwargs
-            )
+            path = cached_file(name_or_path, LABELS_FILE, _raise_exceptions_for_missing_entries=False, **hub_kwargs)
+            # Absolute, because it is read later, perhaps from another working directory.
+            self._labels_file = None if path is None else os.path.abspath(path)
 
     def forget_label_names(self) -> None:
         """Drop the names, for a label space that the checkpoint's ``labels.json`` does not describe."""
@@ -192,11 +206,28 @@ class XMTCConfig(PreTrainedConfig):
         return cached_file(
             name_or_path,
             LABELS_FILE,
+            revision=self._commit_hash,
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )
 
     # ---- reading and writing ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike, **kwargs: Any) -> "XMTCConfig":
+        """Read ``config.json``; arguments as in `transformers.PreTrainedConfig.from_pretrained`."""
+        # AutoConfig records where the config came from, and so where labels.json lies; this method does not by itself.
+        kwargs.setdefault("name_or_path", os.fspath(pretrained_model_name_or_path))
+        return super().from_pretrained(pretrained_model_name_or_path, **kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "XMTCConfig":
+        # The base class would set these one by one, in the caller's order, each contradicting what the other still says.
+        config_dict = {
+            **config_dict,
+            **{key: kwargs[key] for key in ("id2label", "label2id", "label_names") if key in kwargs},
+        }
+        return super().from_dict(config_dict, **kwargs)
 
     def to_dict(self) -> dict[str, Any]:
         num_labels = self.num_labels

@@ -14,28 +14,37 @@ def positive_ids(labels: Tensor, num_labels: int) -> Tensor:
     """Bring the labels of a batch into one form: padded ids in which every positive stands once.
 
     Args:
-        labels: int64 label ids, (B, P), padded with -100; or a float multi-hot matrix, (B, L).
+        labels: Integer label ids, (B, P), padded with -100; or a float (or bool) multi-hot matrix, (B, L).
         num_labels: Number of labels L.
 
     Returns:
         int64 label ids, (B, P), ascending in each row, repeated and missing entries -100.
 
     Raises:
-        ValueError: If an id lies outside 0 … L-1, or the multi-hot matrix has another width than L.
+        ValueError: If an id lies outside 0 … L-1, or the multi-hot matrix has another width than L or other values than 0 and 1.
     """
     if labels.dim() != 2:
-        raise ValueError(f"labels must have two dimensions, (documents, positives) or (documents, labels); got {tuple(labels.shape)}.")
-    if labels.is_floating_point():
+        raise ValueError(
+            f"labels must have two dimensions, (documents, positives) or (documents, labels); got {tuple(labels.shape)}."
+        )
+    if labels.is_floating_point() or labels.dtype == torch.bool:
         if labels.shape[1] != num_labels:
             raise ValueError(
                 f"The multi-hot labels have {labels.shape[1]} columns but the model has num_labels={num_labels}. Float labels "
                 "are read as a multi-hot matrix; give label ids as integers padded with -100."
             )
-        hot = labels > 0.5
+        hot = labels == 1
+        other = ~hot & (labels != 0)
+        if bool(other.any()):
+            raise ValueError(
+                f"The multi-hot labels hold the value {labels[other][0].item():g}, but every label is either 0 or 1. Soft labels "
+                "are not supported; give label ids as integers padded with -100."
+            )
         width = max(int(hot.sum(dim=1).max()) if hot.numel() else 0, 1)
         # The positions of the ones, moved to the left by a stable sort.
         order = hot.to(torch.uint8).sort(dim=1, descending=True, stable=True)
         return order.indices[:, :width].masked_fill(order.values[:, :width] == 0, IGNORE_ID)
+    labels = labels.long()
     invalid = ((labels < 0) & (labels != IGNORE_ID)) | (labels >= num_labels)
     if bool(invalid.any()):
         raise ValueError(
@@ -61,6 +70,11 @@ def bce_loss(logits: Tensor, positives: Tensor, reduction: str = "mean") -> Tens
     Returns:
         Scalar loss in float32 (float64 for float64 logits).
     """
+    if len(positives) != len(logits):
+        raise ValueError(
+            f"labels has {len(positives)} rows but there are {len(logits)} documents. Give one row of labels per document, -100 "
+            "in all of it for a document without labels."
+        )
     logits = logits if logits.dtype == torch.float64 else logits.float()
     present = positives >= 0
     positive_logits = logits.gather(1, positives.clamp(min=0)).masked_fill(~present, 0.0)
@@ -83,7 +97,12 @@ def exact_topk(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     Returns:
         Logits and label ids, (B, min(k, L)), best first.
+
+    Raises:
+        ValueError: If k is less than 1.
     """
+    if k < 1:
+        raise ValueError(f"top_k={k}, but it must be at least 1. Leave it out for the logits of all labels.")
     k = min(k, logits.shape[1])
     values, ids = logits.topk(k, dim=1)
     ids, by_id = ids.sort(dim=1)

@@ -22,7 +22,7 @@ class LabelNames:
         parents: Labels of the parents of each label, not necessarily members of ``labels``.
 
     Raises:
-        ValueError: If a label occurs twice, or ``names`` or ``parents`` has another length than ``labels``.
+        ValueError: If a label occurs twice or is no string, or ``names`` or ``parents`` has another length than ``labels``.
     """
 
     def __init__(
@@ -40,6 +40,11 @@ class LabelNames:
                 raise ValueError(
                     f"There are {len(self.labels)} labels but {len(values)} {field}. "
                     "Give one entry per label, in the same order."
+                )
+        for label_id, label in enumerate(self.labels):
+            if not isinstance(label, str):
+                raise ValueError(
+                    f"Label id {label_id} is {label!r}, a {type(label).__name__}. Labels are strings: pass str({label!r})."
                 )
         if len(set(self.labels)) != len(self.labels):
             seen: dict[str, int] = {}
@@ -134,7 +139,9 @@ class LabelNames:
         for label_id, entry in enumerate(entries):
             entry = {"label": entry} if isinstance(entry, str) else entry
             if not isinstance(entry, dict) or not isinstance(entry.get("label"), str):
-                raise ValueError(f'{path}: entry {label_id} is {entry!r}; expected a string or {{"label", "name", "parents"}}.')
+                raise ValueError(
+                    f'{path}: entry {label_id} is {entry!r}; expected a string or {{"label", "name", "parents"}}.'
+                )
             labels.append(entry["label"])
             names.append(entry.get("name"))
             parents.append(entry.get("parents") or [])

@@ -47,12 +47,14 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        # The own encoder starts Xavier-uniform with zero biases, embeddings included, as in the authors' code.
+        # The own encoder's matrices start Xavier-uniform with zero biases, as in the authors' code.
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
             init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
+        elif isinstance(module, nn.Embedding) and self.config.embedding_initializer_range is None:
             init.xavier_uniform_(module.weight)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=self.config.embedding_initializer_range)
         else:
             super()._init_weights(module)
 
@@ -114,28 +116,51 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
                 f"The input has {input_ids.shape[1]} tokens but the model takes {limit}. Tokenize with truncation=True and "
                 f"max_length={limit}."
             )
-        cls_positions = self.cls_positions(attention_mask)  # (B, M)
         if hasattr(self, "backbone"):
-            output = self._run_backbone(input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states)
-            index = cls_positions[:, :, None].expand(-1, -1, output.last_hidden_state.shape[-1])
-            cls_states = output.last_hidden_state.gather(1, index)  # (B, M, H)
-            states, attentions = output.hidden_states, output.attentions
+            cls_states, states, attentions = self._run_backbone(
+                input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states
+            )
         else:
             _refuse_segments(token_type_ids, 1)
             eager = output_attentions or self.config._attn_implementation == "eager"
-            cls_states, states, attentions = self.encoder(input_ids, attention_mask, cls_positions, eager)
+            cls_states, states, attentions = self.encoder(
+                input_ids, attention_mask, self.cls_positions(attention_mask), eager
+            )
         features = cls_states.flatten(1)  # (B, M · H)
         if self.pooler is not None:
             features = nn.functional.elu(self.pooler(nn.functional.elu(features)))
         return features, tuple(states) if output_hidden_states else None, tuple(attentions) if output_attentions else None
 
     def _run_backbone(self, input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states):
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "return_dict": True}
+        """Return the CLS states (B, M, H), and hidden states and attention weights where they are asked for."""
         segments = getattr(self.backbone.config, "type_vocab_size", 0) or 1
         _refuse_segments(token_type_ids, segments)
+        # Backbones count positions from the first column, so padding on the left is moved behind the text.
+        columns = torch.arange(input_ids.shape[1], device=input_ids.device)
+        padding_before = self.cls_positions(attention_mask)[:, :1]  # (B, 1)
+        moved = (columns + padding_before) % len(columns)  # (B, T)
+        inputs = {"input_ids": input_ids.gather(1, moved), "attention_mask": attention_mask.gather(1, moved)}
         if token_type_ids is not None and segments > 1:
-            inputs["token_type_ids"] = token_type_ids
-        return self.backbone(**inputs, output_attentions=output_attentions, output_hidden_states=output_hidden_states)
+            inputs["token_type_ids"] = token_type_ids.gather(1, moved)
+        attention = self.backbone.config._attn_implementation
+        if output_attentions and attention != "eager":
+            self.backbone.set_attn_implementation("eager")  # SDPA keeps no weights
+        try:
+            output = self.backbone(
+                **inputs, output_attentions=output_attentions, output_hidden_states=output_hidden_states, return_dict=True
+            )
+        finally:
+            if self.backbone.config._attn_implementation != attention:
+                self.backbone.set_attn_implementation(attention)
+        cls_states = output.last_hidden_state[:, : self.config.num_cls_tokens]
+        # What is returned beside the scores stands in the columns of the input again.
+        back = (columns - padding_before) % len(columns)  # (B, T)
+        states = [state.gather(1, back[:, :, None].expand_as(state)) for state in output.hidden_states or ()]
+        attentions = [
+            weights.gather(2, back[:, None, :, None].expand_as(weights)).gather(3, back[:, None, None, :].expand_as(weights))
+            for weights in output.attentions or ()
+        ]
+        return cls_states, states, attentions
 
     def forward(
         self,
@@ -204,6 +229,8 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
         backbone.resize_token_embeddings(rows, mean_resizing=False)
         config = cls.config_class(backbone_config=backbone.config, num_cls_tokens=num_cls_tokens, **settings)
         model = cls(config)
+        if tokenizer is not None:
+            model.check_tokenizer(tokenizer)
         model.backbone = backbone
         with torch.no_grad():
             table = backbone.get_input_embeddings().weight
@@ -227,6 +254,8 @@ def _pooler_argument(config: Any) -> dict:
 
 
 def _build_backbone(config: Any, attn_implementation: str | None) -> nn.Module:
+    # SDPA is what every class takes by itself where it can; DeBERTa and MPNet refuse it by name.
+    attn_implementation = None if attn_implementation == "sdpa" else attn_implementation
     return AutoModel.from_config(config, attn_implementation=attn_implementation, **_pooler_argument(config))
 
 

@@ -172,7 +172,9 @@ class XMTCPreTrainedModel(PreTrainedModel):
             ValueError: If ``num_labels`` differs from the checkpoint's and ``ignore_mismatched_sizes=True`` was not given.
         """
         hub_kwargs = {
-            key: kwargs[key] for key in ("revision", "cache_dir", "token", "local_files_only", "subfolder") if kwargs.get(key)
+            key: kwargs[key]
+            for key in ("revision", "cache_dir", "token", "local_files_only", "subfolder")
+            if kwargs.get(key)
         }
         stored, _ = XMTCConfig.get_config_dict(pretrained_model_name_or_path, **hub_kwargs)
         config = kwargs.get("config")

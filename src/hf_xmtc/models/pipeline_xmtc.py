@@ -70,7 +70,9 @@ class XMTCPipeline(Pipeline):
 
     def preprocess(self, text: str, max_length: int | None = None) -> dict:
         if not isinstance(text, str):
-            raise TypeError(f"A text must be a string, got {type(text).__name__}: {text!r:.80}. Pass a string or a list of strings.")
+            raise TypeError(
+                f"A text must be a string, got {type(text).__name__}: {text!r:.80}. Pass a string or a list of strings."
+            )
         return self.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
 
     def _forward(self, model_inputs: dict, top_k: int | None = DEFAULT_TOP_K) -> dict:

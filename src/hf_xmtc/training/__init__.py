@@ -2,6 +2,7 @@
 
 from .arguments import XMTCTrainingArguments
 from .gradient_clipping import AdaptiveGradientClipping
+from .initialization import initialize_label_bias
 from .length_bucketing import LengthBucketedSampler
 from .memory import MemoryEstimate, estimate_memory
 from .plots import plot_training_curve
@@ -16,6 +17,7 @@ __all__ = [
     "XMTCTrainer",
     "XMTCTrainingArguments",
     "estimate_memory",
+    "initialize_label_bias",
     "plot_training_curve",
     "public_arguments",
 ]

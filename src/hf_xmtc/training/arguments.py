@@ -6,14 +6,17 @@ from transformers import TrainingArguments
 
 __all__ = ["XMTCTrainingArguments"]
 
+# Largest cut-off of the metrics in evaluation; with fewer labels kept per document they would come out too low.
+LARGEST_K = 5
+
 
 @dataclass
 class XMTCTrainingArguments(TrainingArguments):
     """Arguments of `XMTCTrainer`.
 
-    Everything of `transformers.TrainingArguments` works. Changed defaults: evaluation and a checkpoint after every epoch, the
-    best model by nDCG@5 is kept, batches are bucketed by length, batch size and learning rate suit models trained from
-    scratch (CorNet's authors: batch 40, Adam, learning rate 1e-3).
+    Everything of `transformers.TrainingArguments` works. Changed defaults: evaluation and a checkpoint after every epoch,
+    the best model by nDCG@5 is kept, batches are bucketed by length, a resumed run goes on counting for early stopping,
+    batch size and learning rate suit models trained from scratch (CorNet's authors: batch 40, Adam, learning rate 1e-3).
     """
 
     per_device_train_batch_size: int = field(default=40, metadata={"help": "Documents per device and step."})
@@ -23,41 +26,59 @@ class XMTCTrainingArguments(TrainingArguments):
     eval_strategy: str = field(default="epoch", metadata={"help": "When to evaluate: no, steps or epoch."})
     save_strategy: str = field(default="epoch", metadata={"help": "When to save a checkpoint: no, steps, epoch or best."})
     save_total_limit: int | None = field(default=1, metadata={"help": "Checkpoints kept beside the best one."})
-    load_best_model_at_end: bool = field(default=True, metadata={"help": "End with the best model of the run, not the last."})
+    load_best_model_at_end: bool = field(default=True, metadata={"help": "End with the best model, not the last."})
     metric_for_best_model: str | None = field(default="nDCG@5", metadata={"help": "Metric on the validation split."})
-    greater_is_better: bool | None = field(default=True, metadata={"help": "Whether a larger metric is better."})
+    greater_is_better: bool | None = field(
+        default=None, metadata={"help": "Whether a larger metric is better; by default for all but losses."}
+    )
+    restore_callback_states_from_checkpoint: bool = field(
+        default=True, metadata={"help": "Let a resumed run remember what early stopping has counted."}
+    )
     train_sampling_strategy: str = field(
-        default="group_by_length", metadata={"help": "group_by_length puts documents of similar length into one batch; or random."}
+        default="group_by_length",
+        metadata={"help": "group_by_length puts similarly long documents into a batch; or random."},
     )
     logging_steps: float = field(default=20, metadata={"help": "Steps between two log lines."})
-    eval_top_k: int = field(default=10, metadata={"help": "Labels kept per document in evaluation and predictions."})
+    eval_top_k: int = field(
+        default=10, metadata={"help": "Labels kept per document in evaluation and predictions, at least 5."}
+    )
     propensity_a: float = field(default=0.55, metadata={"help": "Propensity constant A (0.6 Amazon, 0.5 Wikipedia sets)."})
     propensity_b: float = field(default=1.5, metadata={"help": "Propensity constant B (2.6 Amazon, 0.4 Wikipedia sets)."})
     ignore_unseen_labels: bool = field(
-        default=False, metadata={"help": "Leave labels that training never saw out of the metrics; by default they count as missed."}
+        default=False,
+        metadata={"help": "Leave labels that training never saw out of the metrics; else they count as missed."},
     )
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations in a row without a better metric_for_best_model."}
     )
     averaging_start_epoch: int | None = field(
         default=None,
-        metadata={"help": "Average the weights from this epoch (0-based) on, at every evaluation; evaluate and keep the average."},
+        metadata={"help": "Average the weights from this epoch (0-based) on, at every evaluation; evaluate and keep that."},
     )
     adaptive_gradient_clipping: bool = field(
         default=False,
-        metadata={"help": "Clip at 5 times the largest of the last 5 gradient norms (AttentionXML's authors), not at max_grad_norm."},
+        metadata={"help": "Clip at 5 times the largest of the last 5 norms (AttentionXML's authors), not at max_grad_norm."},
     )
 
     def __post_init__(self):
         super().__post_init__()
-        if self.eval_top_k < 1:
-            raise ValueError(f"eval_top_k={self.eval_top_k}, but at least one label per document must be kept.")
+        if self.eval_top_k < LARGEST_K:
+            raise ValueError(
+                f"eval_top_k={self.eval_top_k}, but P@{LARGEST_K} and the other metrics look at {LARGEST_K} labels per "
+                f"document. Use eval_top_k={LARGEST_K} or more."
+            )
         if self.averaging_start_epoch is not None and self.averaging_start_epoch < 0:
             raise ValueError(f"averaging_start_epoch={self.averaging_start_epoch}; epochs count from 0.")
-        if self.averaging_start_epoch is not None and self.eval_strategy == "no":
-            raise ValueError(
-                f"averaging_start_epoch={self.averaging_start_epoch} with eval_strategy='no': weights are averaged at each "
-                "evaluation, so there would never be an average. Set eval_strategy='epoch' or 'steps'."
-            )
         if self.early_stopping_patience is not None and self.early_stopping_patience < 1:
             raise ValueError(f"early_stopping_patience={self.early_stopping_patience}, but it must be at least 1.")
+        for name in ("averaging_start_epoch", "early_stopping_patience"):
+            if getattr(self, name) is not None and self.eval_strategy == "no":
+                raise ValueError(
+                    f"{name}={getattr(self, name)} with eval_strategy='no': it acts at each evaluation, so it would "
+                    "never do anything. Set eval_strategy='epoch' or 'steps'."
+                )
+        if self.adaptive_gradient_clipping and self.max_grad_norm <= 0:
+            raise ValueError(
+                f"adaptive_gradient_clipping=True with max_grad_norm={self.max_grad_norm}, which switches all clipping off. "
+                "Leave max_grad_norm out; adaptive clipping sets its own threshold."
+            )

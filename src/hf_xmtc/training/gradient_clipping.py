@@ -1,5 +1,6 @@
 """The adaptive gradient clipping of AttentionXML's and CorNet's authors."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -38,7 +39,9 @@ class AdaptiveGradientClipping:
         """
         largest = max(self.norms)
         norm = float(clip_to(self.factor * largest))
-        self.norms.append(min(norm, 2 * largest, 1.0))
+        # Overflow in fp16 gives nan, which would stay the largest for good and turn the next gradients into nan.
+        if not math.isnan(norm):
+            self.norms.append(min(norm, 2 * largest, 1.0))
         return norm
 
     def state_dict(self) -> dict:

@@ -50,7 +50,9 @@ class MemoryEstimate:
             )
 
 
-def estimate_memory(model: nn.Module, batch_size: int, num_tokens: int, *, averaging: bool, device: torch.device) -> MemoryEstimate:
+def estimate_memory(
+    model: nn.Module, batch_size: int, num_tokens: int, *, averaging: bool, device: torch.device
+) -> MemoryEstimate:
     """Estimate the memory of training ``model`` with AdamW.
 
     Parameters, gradients and optimizer state are exact; activations are counted on a typical transformer layer (about

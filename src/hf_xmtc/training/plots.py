@@ -5,7 +5,9 @@ import os
 __all__ = ["plot_training_curve"]
 
 
-def plot_training_curve(log_history: list[dict], path: str | os.PathLike, title: str, metrics: tuple[str, ...] = ("P@1", "nDCG@5", "PSP@5")) -> None:
+def plot_training_curve(
+    log_history: list[dict], path: str | os.PathLike, title: str, metrics: tuple[str, ...] = ("P@1", "nDCG@5", "PSP@5")
+) -> None:
     """Draw training loss and validation metrics against steps.
 
     Args:

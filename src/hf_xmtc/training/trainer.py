@@ -1,4 +1,4 @@
-"""`XMTCTrainer`: transformers' Trainer with ranking metrics, weight averaging and memory that does not grow with the labels."""
+"""`XMTCTrainer`: transformers' Trainer with ranking metrics, weight averaging and bounded memory in evaluation."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer, TrainerCallback
 from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
-from hf_xmtc.data import XMTCDataCollator, label_counts
+from hf_xmtc.data import XMTCDataCollator, label_counts, tokenize_dataset
 from hf_xmtc.metrics import inverse_propensity, ranking_report
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments
 from .gradient_clipping import AdaptiveGradientClipping
-from .length_bucketing import LengthBucketedSampler
+from .length_bucketing import LengthBucketedSampler, document_lengths
 from .weight_averaging import WeightAveraging
 
 __all__ = ["XMTCTrainer", "public_arguments"]
@@ -30,20 +30,22 @@ ARGUMENTS_FILE = "training_args.json"
 class XMTCTrainer(Trainer):
     """Trains, evaluates and predicts with any hf_xmtc model.
 
-    Evaluation keeps the `eval_top_k` best labels of each document and nothing of size documents × labels; the metrics are P, nDCG,
-    R and PSP at 1, 3 and 5, propensities counted on the training labels. Checkpoints hold everything a resumed run needs to
-    equal an uninterrupted one, weight averaging and adaptive clipping included.
+    Evaluation keeps the `eval_top_k` best labels of each document and nothing of size documents × labels; the metrics are
+    those of `hf_xmtc.metrics.ranking_report` at 1, 3 and 5, propensities counted on the training labels. Checkpoints hold
+    everything a resumed run needs to equal an uninterrupted one, weight averaging and adaptive clipping included.
 
     Args:
         model: An hf_xmtc model.
         args: Training arguments.
-        train_dataset: Columns ``input_ids`` and ``labels`` (lists of label ids), as `tokenize_dataset` makes them; None to evaluate
-            only.
+        train_dataset: A split from `load_xmtc_dataset`, as it is or after `tokenize_dataset`; None to evaluate only.
         eval_dataset: The same for evaluation; labels that training never saw have ids ≥ num_labels.
-        processing_class: The tokenizer.
+        processing_class: The tokenizer; may be left out where a ``data_collator`` is given.
         label_counts: Documents per label in training; counted on ``train_dataset`` by default. Needed for PSP.
         num_train_documents: Documents behind ``label_counts``.
         kwargs: Further arguments of `transformers.Trainer`.
+
+    Raises:
+        ValueError: If the training data have no labels, or the tokenizer is missing or not the model's.
     """
 
     def __init__(
@@ -57,17 +59,19 @@ class XMTCTrainer(Trainer):
         num_train_documents: int | None = None,
         **kwargs: Any,
     ):
-        if train_dataset is not None and "labels" not in train_dataset.column_names:
+        columns = getattr(train_dataset, "column_names", None)
+        if columns is not None and "labels" not in columns:
             raise ValueError(
-                f"The training data have the columns {train_dataset.column_names} and no 'labels', so there is nothing to learn. "
+                f"The training data have the columns {columns} and no 'labels', so there is nothing to learn. "
                 "Load them with load_xmtc_dataset, which puts label ids there."
             )
+        num_labels = model.config.num_labels
         if processing_class is not None:
             model.check_tokenizer(processing_class)
-        num_labels = model.config.num_labels
-        if "data_collator" not in kwargs and processing_class is not None:
             # Labels unseen in training are kept for the metrics and taken out before the model sees them.
-            kwargs["data_collator"] = XMTCDataCollator(processing_class, num_labels, keep_unseen=True)
+            kwargs.setdefault("data_collator", XMTCDataCollator(processing_class, num_labels, keep_unseen=True))
+        elif "data_collator" not in kwargs:
+            raise ValueError("XMTCTrainer needs the model's tokenizer to pad batches: give it as processing_class=….")
         super().__init__(
             model=model,
             args=args,
@@ -77,26 +81,49 @@ class XMTCTrainer(Trainer):
             compute_metrics=kwargs.pop("compute_metrics", self._ranking_metrics),
             **kwargs,
         )
+        self.train_dataset, self.eval_dataset = self._tokenized(train_dataset), self._tokenized(eval_dataset)
         self.num_labels = num_labels
         self.inverse_propensity = self._count_propensity(label_counts, num_train_documents)
-        start = args.averaging_start_epoch
-        self.averaging = WeightAveraging(self.model, start) if start is not None else None
-        self.adaptive_clipping = AdaptiveGradientClipping() if args.adaptive_gradient_clipping else None
         self.train_sampler: LengthBucketedSampler | None = None
+        self._start_anew()
         self.add_callback(_EpochStart(self))
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(early_stopping_patience=args.early_stopping_patience))
+
+    def _start_anew(self) -> None:
+        """Forget the average and the gradient norms of an earlier `train`; a checkpoint brings its own."""
+        start = self.args.averaging_start_epoch
+        self.averaging = WeightAveraging(self.model, start) if start is not None else None
+        self.adaptive_clipping = AdaptiveGradientClipping() if self.args.adaptive_gradient_clipping else None
 
     def _count_propensity(self, counts: np.ndarray | None, num_documents: int | None) -> np.ndarray | None:
         if counts is None and self.train_dataset is not None and isinstance(self.train_dataset, Dataset):
             counts, num_documents = label_counts(self.train_dataset, self.num_labels), len(self.train_dataset)
         if counts is None:
             return None
+        if len(counts) != self.num_labels or num_documents is None:
+            raise ValueError(
+                f"label_counts holds {len(counts)} counts and num_train_documents={num_documents}, but the model has "
+                f"{self.num_labels} labels. Give one count per label, and the number of documents they were counted on."
+            )
         # One weight more than there are labels: that of a label with no training document.
         counts = np.append(counts, 0)
         return inverse_propensity(counts, num_documents, a=self.args.propensity_a, b=self.args.propensity_b)
 
-    # ---- batches ---------------------------------------------------------------------------------------------------------
+    # ---- data and batches ------------------------------------------------------------------------------------------------
+
+    def _tokenized(self, dataset: Any) -> Any:
+        """A split of texts as token ids, cut at what model and tokenizer take; anything else as it is."""
+        if isinstance(dataset, dict):
+            return {name: self._tokenized(split) for name, split in dataset.items()}
+        if not isinstance(dataset, Dataset) or "input_ids" in dataset.column_names:
+            return dataset
+        if "text" not in dataset.column_names or self.processing_class is None:
+            raise ValueError(
+                f"The data have the columns {dataset.column_names} and no 'input_ids'. Make them with tokenize_dataset."
+            )
+        limits = (self.model.max_input_tokens, self.processing_class.model_max_length)
+        return tokenize_dataset(dataset, self.processing_class, min(limit for limit in limits if limit is not None))[0]
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None):
         dataset = self.train_dataset if train_dataset is None else train_dataset
@@ -104,27 +131,24 @@ class XMTCTrainer(Trainer):
             return super()._get_train_sampler(train_dataset)
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
         batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        self.train_sampler = LengthBucketedSampler(self._lengths(dataset), batch_size, seed)
+        self.train_sampler = LengthBucketedSampler(document_lengths(dataset), batch_size, seed)
         return self.train_sampler
 
     def _get_eval_sampler(self, eval_dataset: Dataset):
         # The Trainer would group evaluation data by length in a random order and leave predictions in it.
-        if not isinstance(eval_dataset, Dataset):
-            return super()._get_eval_sampler(eval_dataset)
-        return self._longest_first(eval_dataset).tolist()
-
-    def _lengths(self, dataset: Dataset) -> np.ndarray:
-        column = self.args.length_column_name
-        if column in dataset.column_names:
-            return dataset.with_format("numpy")[column][:]
-        return np.array([len(ids) for ids in dataset["input_ids"]])
+        return self._longest_first(eval_dataset).tolist() if isinstance(eval_dataset, Dataset) else None
 
     def _longest_first(self, dataset: Dataset) -> np.ndarray:
         """Order of evaluation: little padding, and memory shows in the first batch whether it suffices."""
-        return np.argsort(-self._lengths(dataset), kind="stable")
+        return np.argsort(-document_lengths(dataset), kind="stable")
+
+    def evaluate(self, eval_dataset: Any = None, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Metrics on ``eval_dataset``, by default on that of the constructor; as `transformers.Trainer.evaluate`."""
+        return super().evaluate(self._tokenized(eval_dataset), *args, **kwargs)
 
     def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
         """Predict in data order: ``predictions`` are scores and label ids, each (N, eval_top_k)."""
+        test_dataset = self._tokenized(test_dataset)
         output = super().predict(test_dataset, *args, **kwargs)
         if not isinstance(test_dataset, Dataset):
             return output
@@ -138,8 +162,8 @@ class XMTCTrainer(Trainer):
     def compute_loss(self, model: nn.Module, inputs: dict, return_outputs: bool = False, num_items_in_batch: Any = None):
         if "labels" not in inputs:
             raise ValueError(
-                f"The batch holds {sorted(inputs)} and no 'labels', so there is no loss. Was the label column removed from the "
-                "data set? Prediction without labels works with trainer.predict."
+                f"The batch holds {sorted(inputs)} and no 'labels', so there is no loss. Was the label column removed from "
+                "the data set? Prediction without labels works with trainer.predict."
             )
         inputs = {**inputs, "labels": self._known_labels(inputs["labels"])}
         return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
@@ -147,7 +171,9 @@ class XMTCTrainer(Trainer):
     def _known_labels(self, labels: Tensor) -> Tensor:
         return labels if labels.is_floating_point() else labels.masked_fill(labels >= self.num_labels, -100)
 
-    def prediction_step(self, model: nn.Module, inputs: dict, prediction_loss_only: bool, ignore_keys: list[str] | None = None):
+    def prediction_step(
+        self, model: nn.Module, inputs: dict, prediction_loss_only: bool, ignore_keys: list[str] | None = None
+    ):
         """Score a batch and keep the ``eval_top_k`` best labels: (loss, (scores, label ids), positives)."""
         inputs = self._prepare_inputs(inputs)
         labels = inputs.pop("labels", None)
@@ -187,8 +213,9 @@ class XMTCTrainer(Trainer):
             return super()._evaluate(*args, **kwargs)
 
     def train(self, *args: Any, **kwargs: Any):
+        self._start_anew()
         result = super().train(*args, **kwargs)
-        if self.averaging is not None and not self.args.load_best_model_at_end:
+        if self.averaging is not None and not (self.args.load_best_model_at_end and self.state.best_model_checkpoint):
             self.averaging.finish()
         return result
 
@@ -226,14 +253,16 @@ class XMTCTrainer(Trainer):
             json.dump(public_arguments(self.args), file, indent=2, sort_keys=True)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        folder = os.path.join(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
+        # Before the rest: the Trainer's state is written last and tells that a checkpoint is complete.
         if self.args.should_save:
+            folder = os.path.join(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
+            os.makedirs(folder, exist_ok=True)
             if self.averaging is not None:
                 self.averaging.save(folder)
             if self.adaptive_clipping is not None:
                 with open(os.path.join(folder, CLIPPING_FILE), "w", encoding="utf-8") as file:
                     json.dump(self.adaptive_clipping.state_dict(), file)
+        super()._save_checkpoint(model, trial)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self._refuse_other_labels(resume_from_checkpoint)
@@ -253,8 +282,8 @@ class XMTCTrainer(Trainer):
         if saved.labels != current.labels:
             raise ValueError(
                 f"The checkpoint {os.path.basename(checkpoint)} was trained on {len(saved)} labels that begin with "
-                f"{saved.labels[:3]}, but this run has {len(current)} that begin with {current.labels[:3]}. Resume with the label file "
-                "and data of the first run, or start in a new output folder."
+                f"{saved.labels[:3]}, but this run has {len(current)} that begin with {current.labels[:3]}. Resume with the "
+                "label file and data of the first run, or start in a new output folder."
             )
 
 

@@ -41,7 +41,7 @@ class WeightAveraging:
         return 0 if self.average is None else int(self.average.n_averaged)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Start the average if this is the epoch for it."""
+        """Start the average if this is the epoch for it, or if a resumed run is past it and has none yet."""
         if self.average is None and epoch >= self.start_epoch:
             self.average = AveragedModel(self.model)
             self.update()

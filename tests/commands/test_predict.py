@@ -1,0 +1,386 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    pipeline,
+)
+
+from hf_xmtc.commands import predict
+from hf_xmtc.commands.predict import PredictArguments, main, predict_file, predict_texts
+
+# Lengths that do not grow or fall, so that sorting by length changes the order.
+TEXTS = [
+    "edit a plain text file",
+    "sound",
+    "",
+    "play music and sound files and edit sound files",
+    "zzz unknown",
+    "a picture of a library",
+    "show",
+]
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def settings(tiny_model_folder: Path, texts: Path, tmp_path: Path) -> dict:
+    """Settings for seven documents in batches of three and chunks of four."""
+    return {
+        "model": str(tiny_model_folder),
+        "input": str(texts),
+        "output": str(tmp_path / "tags.jsonl"),
+        "top_k": 3,
+        "batch_size": 3,
+        "chunk_size": 4,
+        "device": "cpu",
+    }
+
+
+def run(settings: dict, **changes) -> predict.PredictSummary:
+    return predict_file(PredictArguments(**{**settings, **changes}))
+
+
+def rows_of(path: str | Path) -> list[dict]:
+    if str(path).endswith(".parquet"):
+        return pq.read_table(path).to_pylist()
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def test_ac25_seven_documents_in_batches_of_three_give_seven_rows_in_input_order_once(settings, tiny_model_folder):
+    summary = run(settings)
+    rows = rows_of(settings["output"])
+    assert summary.num_documents == summary.total.num_documents == 7
+    assert [row["row"] for row in rows] == [0, 1, 2, 3, 4, 5, 6]
+    tagger = pipeline("text-classification", model=str(tiny_model_folder), trust_remote_code=True, top_k=3, device="cpu")
+    for text, row in zip(TEXTS, rows, strict=True):
+        answers = tagger(text)
+        assert row["labels"] == [answer["label"] for answer in answers]
+        np.testing.assert_allclose(row["scores"], [answer["score"] for answer in answers], rtol=0, atol=1e-6)
+    with pytest.raises(FileExistsError, match="exists already"):
+        run(settings)
+    assert rows_of(settings["output"]) == rows
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv", "tsv"])
+@pytest.mark.parametrize("output", ["tags.parquet", "tags.jsonl"])
+def test_every_input_format_gives_the_same_rows_in_every_output_format(settings, tmp_path, ending, output):
+    run(settings)
+    table, path = pa.table({"body": TEXTS, "key": [f"k{i}" for i in range(7)]}), tmp_path / f"documents.{ending}"
+    if ending == "parquet":
+        pq.write_table(table, path)
+    elif ending == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()), encoding="utf-8")
+    else:
+        table.to_pandas().to_csv(path, sep="\t" if ending == "tsv" else ",", index=False)
+    output = tmp_path / f"new-{output}"
+    run(settings, input=str(path), output=str(output), text_column="body", id_column="key")
+    expected = [{**row, "id": f"k{i}"} for i, row in enumerate(rows_of(settings["output"]))]
+    assert rows_of(output) == expected
+
+
+def test_label_ids_and_labels_agree_with_the_model(settings, tiny_model_folder):
+    run(settings)
+    names = json.loads((tiny_model_folder / "labels.json").read_text(encoding="utf-8"))
+    for row in rows_of(settings["output"]):
+        assert row["labels"] == [names[label_id] for label_id in row["label_ids"]]
+        assert row["scores"] == sorted(row["scores"], reverse=True)
+
+
+def test_ac27_scores_do_not_depend_on_batch_and_chunk_size(settings, tmp_path):
+    run(settings)
+    run(settings, output=str(tmp_path / "one.jsonl"), batch_size=1, chunk_size=1)
+    for row, alone in zip(rows_of(settings["output"]), rows_of(tmp_path / "one.jsonl"), strict=True):
+        assert row["label_ids"] == alone["label_ids"]
+        np.testing.assert_allclose(row["scores"], alone["scores"], rtol=0, atol=1e-6)
+
+
+def test_ac28_empty_texts_get_finite_scores_and_change_no_neighbour(tiny_model_folder):
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_model_folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
+    texts = ["", "   ", "☃☃", TEXTS[0]]
+    labels, scores, num_truncated = predict_texts(model, tokenizer, texts, top_k=5, max_length=32)
+    assert labels.shape == scores.shape == (4, 5)
+    assert np.isfinite(scores).all()
+    assert num_truncated == 0
+    alone, alone_scores, _ = predict_texts(model, tokenizer, texts[3:], top_k=5, max_length=32)
+    assert (labels[3] == alone[0]).all()
+    np.testing.assert_allclose(scores[3], alone_scores[0], rtol=0, atol=1e-6)
+    labels, scores, _ = predict_texts(model, tokenizer, [])
+    assert labels.shape == scores.shape == (0, 5)
+
+
+def test_ac28_missing_texts_are_tagged_as_empty_ones_and_counted(settings, tmp_path):
+    pq.write_table(pa.table({"text": ["sound", None, "", None]}), tmp_path / "a.parquet")
+    summary = run(settings, input=str(tmp_path / "a.parquet"), chunk_size=2)
+    rows = rows_of(settings["output"])
+    for row in (rows[1], rows[3]):
+        np.testing.assert_allclose(row["scores"], rows[2]["scores"], rtol=0, atol=1e-6)
+    assert rows[0]["labels"] != rows[2]["labels"]
+    assert "2 of 4 documents have no text" in summary.describe()
+
+
+@pytest.mark.parametrize("ending", ["txt", "jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("output", ["tags.parquet", "tags.jsonl"])
+def test_ac28_an_empty_input_gives_an_empty_output_and_says_so(settings, tmp_path, ending, output):
+    path = tmp_path / f"empty.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
+    else:
+        path.touch()
+    summary = run(settings, input=str(path), output=str(tmp_path / output))
+    assert rows_of(tmp_path / output) == []
+    assert "The input is empty" in summary.describe()
+
+
+class _PowerFailure(Exception):
+    pass
+
+
+@pytest.fixture
+def fail_at(monkeypatch):
+    """Let the n-th chunk fail; without a number none does. Gives the list of chunk sizes that were predicted."""
+
+    def install(number: int | None = None) -> list[int]:
+        sizes: list[int] = []
+
+        def predict_or_fail(model, tokenizer, texts, **options):
+            if len(sizes) + 1 == number:
+                raise _PowerFailure
+            sizes.append(len(texts))
+            return predict_texts(model, tokenizer, texts, **options)
+
+        monkeypatch.setattr(predict, "predict_texts", predict_or_fail)
+        return sizes
+
+    return install
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_an_interrupted_run_goes_on_where_it_stopped(settings, tmp_path, fail_at, ending):
+    output, whole = tmp_path / f"tags.{ending}", tmp_path / f"whole.{ending}"
+    run(settings, output=str(whole), chunk_size=2)
+    fail_at(2)
+    with pytest.raises(_PowerFailure):
+        run(settings, output=str(output), chunk_size=2)
+    assert not output.exists()
+    sizes = fail_at()
+    summary = run(settings, output=str(output), chunk_size=2)
+    assert sizes == [2, 2, 1]
+    assert (summary.num_documents, summary.total.num_documents) == (5, 7)
+    assert "2 documents had been done by an interrupted run" in summary.describe()
+    assert rows_of(output) == rows_of(whole)
+    assert {path.name for path in tmp_path.iterdir()} == {"texts.txt", output.name, whole.name}
+
+
+def test_a_run_killed_while_it_finishes_only_has_to_finish(settings, tmp_path, fail_at, monkeypatch):
+    output = str(tmp_path / "tags.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.parquet.ParquetWriter", None)
+        with pytest.raises(TypeError):
+            run(settings, output=output)
+    sizes = fail_at()
+    run(settings, output=output)
+    assert sizes == []
+    assert [row["row"] for row in rows_of(output)] == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [({"top_k": 2}, "--top_k was 3 and is 2"), ({"min_score": 0.5}, "--min_score was 0.0 and is 0.5")],
+)
+def test_an_unfinished_run_with_other_settings_is_refused(settings, fail_at, change, difference):
+    fail_at(2)
+    with pytest.raises(_PowerFailure):
+        run(settings)
+    fail_at()
+    with pytest.raises(ValueError, match=difference):
+        run(settings, **change)
+    assert run(settings, batch_size=1, chunk_size=2).num_documents == 3  # speed settings decide nothing
+
+
+def test_an_unfinished_run_over_another_input_or_model_is_refused(settings, tmp_path, texts, fail_at):
+    settings["model"] = shutil.copytree(settings["model"], tmp_path / "model")
+    fail_at(2)
+    with pytest.raises(_PowerFailure):
+        run(settings)
+    fail_at()
+    content = texts.read_text(encoding="utf-8")
+    times = texts.stat()
+    texts.write_text(content + "one more\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="the input file was '.* bytes of .*' and is '"):
+        run(settings)
+    texts.write_text(content, encoding="utf-8")
+    os.utime(texts, ns=(times.st_atime_ns, times.st_mtime_ns))
+    os.utime(tmp_path / "model" / "model.safetensors", ns=(1, 1))
+    with pytest.raises(ValueError, match="the model's model.safetensors was"):
+        run(settings)
+
+
+def test_standard_input_is_tagged_but_starts_over(settings, monkeypatch, texts, fail_at):
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": BytesIO(texts.read_bytes())})())
+    fail_at(2)
+    with pytest.raises(_PowerFailure):
+        run(settings, input="-", input_format="txt")
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": BytesIO(texts.read_bytes())})())
+    assert fail_at() == []
+    assert run(settings, input="-", input_format="txt").num_documents == 7
+    assert [row["row"] for row in rows_of(settings["output"])] == list(range(7))
+
+
+def test_rows_are_on_disk_before_the_next_documents_are_read(settings, monkeypatch):
+    """Memory stays constant: a chunk is written before the input is read further."""
+    partial = Path(settings["output"] + ".partial")
+    written_when_read = []
+
+    class Lines(BytesIO):
+        def read1(self, size=-1):
+            written_when_read.append(partial.read_bytes().count(b"\n"))
+            return self.readline()
+
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": Lines(b"sound\n" * 6)})())
+    run(settings, input="-", input_format="txt", chunk_size=2)
+    # Two lines a chunk and one look at the end of the input.
+    assert written_when_read == [0, 0, 2, 2, 4, 4, 6]
+
+
+def test_low_scores_are_left_out_and_top_k_stops_at_the_number_of_labels(settings, tmp_path):
+    run(settings, top_k=50)
+    everything = rows_of(settings["output"])
+    assert {len(row["labels"]) for row in everything} == {5}
+    run(settings, top_k=50, min_score=0.5, output=str(tmp_path / "high.jsonl"))
+    for row, high in zip(everything, rows_of(tmp_path / "high.jsonl"), strict=True):
+        assert high["scores"] == [score for score in row["scores"] if score >= 0.5]
+        assert len(high["labels"]) == len(high["label_ids"]) == len(high["scores"])
+
+
+def test_ac34_long_texts_are_cut_at_the_limit_and_counted(settings, tmp_path, texts):
+    texts.write_text("sound " * 5000 + "\nsound\n", encoding="utf-8")
+    assert "1 of 2 documents were cut at 32 tokens" in run(settings).describe()
+    summary = run(settings, max_length=10, output=str(tmp_path / "ten.jsonl"))
+    assert "1 of 2 documents were cut at 10 tokens" in summary.describe()
+    texts.write_text("sound " * 8 + "\nsound\n", encoding="utf-8")  # 2 CLS tokens and 8 words
+    run(settings, output=str(tmp_path / "cut.jsonl"))
+    assert rows_of(tmp_path / "ten.jsonl")[0]["labels"] == rows_of(tmp_path / "cut.jsonl")[0]["labels"]
+
+
+def test_batches_of_texts_of_one_length_are_not_padded(tiny_model_folder, monkeypatch):
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_model_folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
+    shapes = []
+    forward = model.forward
+
+    def record(input_ids, attention_mask, top_k):
+        shapes.append(tuple(input_ids.shape))
+        assert attention_mask.all()
+        return forward(input_ids=input_ids, attention_mask=attention_mask, top_k=top_k)
+
+    monkeypatch.setattr(model, "forward", record)
+    predict_texts(model, tokenizer, ["sound", "play sound files", "text", "edit text file"], batch_size=2, max_length=32)
+    assert shapes == [(2, 5), (2, 3)]  # 2 CLS tokens and 3 words, then 1 word
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"top_k": 0}, "--top_k is 0 but must be at least 1"),
+        ({"min_score": 1.5}, "--min_score is 1.5 but scores lie between 0 and 1"),
+        ({"max_length": 33}, "--max_length is 33 but the model takes 32 tokens"),
+        ({"max_length": 2}, "max_length=2 leaves no room for text"),
+        ({"output": "tags.csv"}, r"ends in '\.csv'; give a name ending in \.parquet or \.jsonl"),
+        ({"input_format": "csv", "text_column": "body"}, "no column 'body'; its columns are 'edit a plain text file'"),
+        ({"device": "warp"}, "--device warp cannot be used"),
+    ],
+)
+def test_bad_settings_are_refused_and_leave_nothing(settings, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        run(settings, **change)
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+
+
+def test_an_output_that_is_the_input_is_refused(settings, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "sound"}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="--input and --output are both"):
+        run(settings, input=str(tmp_path / "a.jsonl"), output=str(tmp_path / "a.jsonl"), overwrite=True)
+
+
+def test_several_processes_are_refused(settings, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="2 processes were started, and each would write the same file"):
+        run(settings)
+
+
+def test_incomplete_damaged_and_foreign_models_are_refused(settings, tmp_path):
+    folder = Path(shutil.copytree(settings["model"], tmp_path / "model"))
+    settings["model"] = str(folder)
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[:-10])
+    with pytest.raises(ValueError, match="The weights of .*model are damaged"):
+        run(settings)
+    (folder / "model.safetensors").unlink()
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"not complete: tokenizer\.json, model\.safetensors missing"):
+        run(settings)
+    with pytest.raises(FileNotFoundError, match="There is no model folder"):
+        run(settings, model=str(tmp_path / "nothing"))
+    bert = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 40}
+    BertForSequenceClassification(BertConfig(**bert)).save_pretrained(tmp_path / "bert")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(Path(settings["model"]) / "tokenizer_config.json", tmp_path / "bert" / name)
+    with pytest.raises(ValueError, match="is a BertForSequenceClassification, not a model of hf_xmtc"):
+        run(settings, model=str(tmp_path / "bert"))
+
+
+def test_the_command_line_ends_with_documents_seconds_and_speed(settings, capsys, monkeypatch):
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    arguments = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+    main(arguments)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("7 documents in ") and last.endswith(f"documents per second: {settings['output']}")
+    with pytest.raises(SystemExit, match="FileExistsError: .*exists already"):
+        main(arguments)
+    main([*arguments, "--overwrite"])
+    with pytest.raises(SystemExit) as stopped:
+        main(["--model", "x"])
+    assert stopped.value.code == 2
+    assert "--input" in capsys.readouterr().err
+
+
+def test_an_interruption_by_the_user_says_how_to_go_on(settings, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    monkeypatch.setattr(predict, "predict_file", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        main(["--model", settings["model"], "--input", settings["input"], "--output", settings["output"]])
+    assert stopped.value.code == 130
+    assert "Repeat the command to go on where this run stopped" in capsys.readouterr().err
+
+
+def test_the_script_works_from_a_pipe(settings, texts):
+    script = Path(__file__).parents[2] / "scripts" / "predict.py"
+    options = ["--model", settings["model"], "--input", "-", "--input_format", "txt", "--output", settings["output"]]
+    command = [sys.executable, str(script), *options, "--device", "cpu", "--num_threads", "1"]
+    done = subprocess.run(command, input=texts.read_bytes(), capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"7 documents in" in done.stdout
+    assert len(rows_of(settings["output"])) == 7

@@ -1,0 +1,160 @@
+import json
+import sys
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hf_xmtc.commands.prediction_files import PredictionRow, PredictionWriter
+
+SETTINGS = {"--model": "tiny", "--top_k": 2}
+ROWS = [PredictionRow(0, "a", [3, 1], ["drei", "eins"], [0.75, 0.5]), PredictionRow(1, "b", [], [], [])]
+
+
+def rows_of(path) -> list[dict]:
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_rows_are_written_as_they_are_and_nothing_else_is_left(tmp_path, ending):
+    output = tmp_path / "new" / f"tags.{ending}"
+    with PredictionWriter(output, SETTINGS, has_ids=True) as writer:
+        writer.write(ROWS[:1])
+        assert not output.exists()
+        writer.write(ROWS[1:])
+        writer.finish()
+    assert rows_of(output) == [
+        {"row": 0, "id": "a", "label_ids": [3, 1], "labels": ["drei", "eins"], "scores": [0.75, 0.5]},
+        {"row": 1, "id": "b", "label_ids": [], "labels": [], "scores": []},
+    ]
+    assert [path.name for path in output.parent.iterdir()] == [output.name]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_without_ids_there_is_no_id_column(tmp_path, ending):
+    output = tmp_path / f"tags.{ending}"
+    with PredictionWriter(output, SETTINGS) as writer:
+        writer.write(ROWS)
+        writer.finish()
+    assert [list(row) for row in rows_of(output)] == [["row", "label_ids", "labels", "scores"]] * 2
+
+
+def test_an_empty_parquet_file_has_its_columns(tmp_path):
+    with PredictionWriter(tmp_path / "tags.parquet", SETTINGS) as writer:
+        writer.finish()
+    table = pq.read_table(tmp_path / "tags.parquet")
+    assert table.num_rows == 0
+    assert table.schema.field("label_ids").type == pa.list_(pa.int32())
+    assert table.schema.field("scores").type == pa.list_(pa.float32())
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_an_interrupted_file_goes_on_behind_its_last_complete_chunk(tmp_path, ending):
+    output = tmp_path / f"tags.{ending}"
+    with pytest.raises(RuntimeError), PredictionWriter(output, SETTINGS, has_ids=True) as writer:
+        writer.write(ROWS[:1], num_without_text=1, num_truncated=1)
+        raise RuntimeError("power failure")
+    with open(writer.partial, "ab") as file:
+        file.write(b"half a chunk" * 1000)
+    with PredictionWriter(output, SETTINGS, has_ids=True) as writer:
+        progress = writer.progress
+        assert (progress.num_documents, progress.num_without_text, progress.num_truncated) == (1, 1, 1)
+        writer.write(ROWS[1:])
+        writer.finish()
+    assert [row["id"] for row in rows_of(output)] == ["a", "b"]
+
+
+def interrupt(output) -> PredictionWriter:
+    """Leave an unfinished output of one row."""
+    with PredictionWriter(output, SETTINGS) as writer:
+        writer.write(ROWS[:1])
+    return writer
+
+
+def test_an_unfinished_file_of_other_settings_is_refused_naming_the_difference(tmp_path):
+    output = tmp_path / "tags.jsonl"
+    interrupt(output)
+    with pytest.raises(ValueError, match=r"another run, 1 documents long: --top_k was 2 and is 10\. .*--overwrite"):
+        PredictionWriter(output, {**SETTINGS, "--top_k": 10})
+    with PredictionWriter(output, SETTINGS) as writer:
+        assert writer.progress.num_documents == 1  # the refusal lost nothing
+    with PredictionWriter(output, {**SETTINGS, "--top_k": 10}, overwrite=True) as writer:
+        assert writer.progress.num_documents == 0
+
+
+def test_an_unfinished_file_without_rows_is_nobodys(tmp_path):
+    with PredictionWriter(tmp_path / "tags.parquet", SETTINGS):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_cannot_resume_starts_over(tmp_path):
+    interrupt(tmp_path / "tags.jsonl")
+    with PredictionWriter(tmp_path / "tags.jsonl", SETTINGS, resumable=False) as writer:
+        assert writer.progress.num_documents == 0
+        writer.write(ROWS)
+        writer.finish()
+    assert len(rows_of(tmp_path / "tags.jsonl")) == 2
+
+
+def test_a_finished_file_is_refused_and_survives_until_it_is_replaced(tmp_path):
+    output = tmp_path / "tags.jsonl"
+    output.write_text("finished\n")
+    with pytest.raises(FileExistsError, match=r"tags\.jsonl exists already.*--overwrite"):
+        PredictionWriter(output, SETTINGS)
+    with PredictionWriter(output, SETTINGS, overwrite=True) as writer:
+        writer.write(ROWS)
+        assert output.read_text() == "finished\n"
+        writer.finish()
+    assert len(rows_of(output)) == 2
+
+
+def test_a_damaged_unfinished_file_is_refused(tmp_path):
+    writer = interrupt(tmp_path / "tags.jsonl")
+    size = writer.partial.stat().st_size
+    with open(writer.partial, "r+b") as file:
+        file.truncate(size - 1)
+    with pytest.raises(ValueError, match=rf"has {size - 1} bytes but tags\.jsonl\.partial\.json says {size} were written"):
+        PredictionWriter(tmp_path / "tags.jsonl", SETTINGS)
+    (tmp_path / "tags.jsonl.partial.json").write_text("{")
+    with pytest.raises(ValueError, match="state of an unfinished run, cannot be read"):
+        PredictionWriter(tmp_path / "tags.jsonl", SETTINGS)
+
+
+def test_ids_keep_the_type_of_a_parquet_input_and_are_text_otherwise(tmp_path):
+    row = PredictionRow(0, date(2020, 1, 31), [], [], [])
+    for name, id_type in (("typed", pa.date32()), ("text", None)):
+        with PredictionWriter(tmp_path / f"{name}.parquet", SETTINGS, has_ids=True, id_type=id_type) as writer:
+            writer.write([row, PredictionRow(1, None, [], [], [])])
+            writer.finish()
+    assert [entry["id"] for entry in rows_of(tmp_path / "typed.parquet")] == [date(2020, 1, 31), None]
+    assert [entry["id"] for entry in rows_of(tmp_path / "text.parquet")] == ["2020-01-31", None]
+
+
+def test_json_lines_hold_any_id(tmp_path):
+    with PredictionWriter(tmp_path / "tags.jsonl", SETTINGS, has_ids=True) as writer:
+        writer.write([PredictionRow(i, id_, [], [], []) for i, id_ in enumerate([7, "ü", date(2020, 1, 31), "\ud800"])])
+        writer.finish()
+    assert [row["id"] for row in rows_of(tmp_path / "tags.jsonl")] == [7, "ü", "2020-01-31", "\ud800"]
+
+
+def test_many_small_chunks_become_large_row_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr("hf_xmtc.commands.prediction_files._ROW_GROUP_ROWS", 4)
+    with PredictionWriter(tmp_path / "tags.parquet", SETTINGS) as writer:
+        for _ in range(5):
+            writer.write(ROWS)
+        writer.finish()
+    file = pq.ParquetFile(tmp_path / "tags.parquet")
+    assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [4, 4, 2]
+
+
+def test_unknown_endings_and_a_missing_extra_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"ends in '\.csv'; give a name ending in \.parquet or \.jsonl"):
+        PredictionWriter(tmp_path / "tags.csv", SETTINGS)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"Writing parquet files needs `pyarrow`: pip install 'hf_xmtc\[train\]'"):
+        PredictionWriter(tmp_path / "tags.parquet", SETTINGS)
+    assert list(tmp_path.iterdir()) == []

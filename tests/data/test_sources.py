@@ -1,0 +1,83 @@
+import warnings
+
+import datasets
+import pytest
+
+from hf_xmtc.data import label_info_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* labels occur only in evaluation data")
+
+ROWS = [("first", ["b", "a"]), ("second", ["c"]), ("third", [])]
+
+
+def test_shards_are_read_in_order_and_also_from_a_data_folder(write_folder, load):
+    shards = {"train_00001_of_00002": ROWS[1:], "train_00000_of_00002": ROWS[:1]}
+    folder = write_folder(name="outer")
+    write_folder(name="outer/data", **shards)
+    assert load(folder, validation_fraction=0)["train"]["text"][:] == ["first", "second", "third"]
+
+
+def test_a_missing_shard_is_an_error(write_folder, load):
+    with pytest.raises(ValueError, match="train split should have 2 files but 1 .* shard 1 is missing"):
+        load(write_folder(train_00000_of_00002=ROWS))
+
+
+def test_two_files_for_one_split_are_an_error(write_folder, load):
+    with pytest.raises(ValueError, match="Several files claim to be the validation split: dev.parquet, val.parquet"):
+        load(write_folder(train=ROWS, val=ROWS, dev=ROWS))
+
+
+def test_a_folder_without_splits_says_what_it_holds(tmp_path, load):
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(FileNotFoundError, match=r"no train.parquet.*it holds: notes.txt\. Give 'demo'"):
+        load(tmp_path)
+
+
+def test_a_damaged_file_is_named(tmp_path, load):
+    (tmp_path / "train.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(ValueError, match="train.parquet is not readable parquet.*cut off"):
+        load(tmp_path)
+
+
+def test_an_unknown_name_lists_the_forms_that_are_accepted(tmp_path, load):
+    with pytest.raises(FileNotFoundError, match="There is no folder .*Give 'demo' .* a folder .* Hugging Face Hub"):
+        load(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="There is no folder './nowhere'"):
+        load("./nowhere")
+
+
+def test_a_file_is_not_a_data_set(write_folder, load):
+    with pytest.raises(ValueError, match="is a file; give the folder"):
+        load(write_folder(train=ROWS) / "train.parquet")
+
+
+def test_an_unreachable_hub_is_a_clear_error(load, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    with pytest.raises(ConnectionError, match="'nobody/nothing' is no folder here, and .* cannot be reached.*Give 'demo'"):
+        load("nobody/nothing")
+
+
+def test_hub_splits_are_encoded_like_local_ones(load, monkeypatch):
+    """The download itself is replaced: what comes after must treat its result as it treats files."""
+    class_labels = datasets.List(datasets.ClassLabel(names=["y", "x", "z"]))
+    features = datasets.Features(text=datasets.Value("string"), labels=class_labels)
+    parts = {"train": [[1], [0]], "dev": [[2]], "unlabelled": [[0]]}
+    downloaded = datasets.DatasetDict(
+        {
+            split: datasets.Dataset.from_dict({"text": ["t"] * len(labels), "labels": labels}, features=features)
+            for split, labels in parts.items()
+        }
+    )
+    asked = []
+    monkeypatch.setattr("datasets.load_dataset", lambda *args, **kwargs: asked.append((args, kwargs)) or downloaded)
+    monkeypatch.setattr("hf_xmtc.data.sources._hub_file", lambda name, filename, revision: None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dataset = load("user/corpus", revision="v1", config_name="small")
+    assert (asked[0][0], asked[0][1]["revision"]) == (("user/corpus", "small"), "v1")
+    assert dataset["train"]["labels"][:] == [[1], [0]]
+    assert dataset["validation"]["labels"][:] == [[2]]
+    info = label_info_of(dataset)
+    assert (info.names.labels, info.evaluation_only, info.source) == (["y", "x"], ["z"], "user/corpus")
+    assert any("splits ['unlabelled'] are left out" in str(warning.message) for warning in caught)

@@ -1,0 +1,110 @@
+"""Every model family at tiny size: the contract tests run over this one list, so a new family is one entry here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+
+from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCPreTrainedModel
+
+__all__ = ["FAMILIES", "NUM_LABELS", "Family", "make_batch", "overwrite_parameters"]
+
+VOCAB_SIZE = 40
+NUM_LABELS = 5
+# Words of the tiny vocabulary, clear of padding, separators and CLS tokens of every family.
+FIRST_WORD, LAST_WORD = 5, 35
+
+SHORT = [7, 8, 9]
+LONG = [20, 6, 31, 12, 9, 9, 15, 28, 33, 17, 5, 11]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One architecture: ``build(num_labels=…, cornet_num_blocks=…, dropout=0.0, …)`` makes a model in evaluation mode."""
+
+    name: str
+    build: Callable[..., XMTCPreTrainedModel]
+
+
+def _bertxml(**family_settings: Any) -> Callable[..., BertXMLForXMTC]:
+    def build(dropout: float = 0.0, seed: int = 0, **settings: Any) -> BertXMLForXMTC:
+        sizes = {
+            "vocab_size": VOCAB_SIZE,
+            "num_cls_tokens": 3,
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 24,
+            "max_position_embeddings": 32,
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": dropout,
+            "classifier_dropout": dropout,
+            "cornet_context_size": 6,
+        }
+        torch.manual_seed(seed)
+        return BertXMLForXMTC(BertXMLConfig(**{**sizes, **family_settings, **_label_space(settings)})).eval()
+
+    return build
+
+
+def _bertxml_on(model_type: str, **backbone_settings: Any) -> Callable[..., BertXMLForXMTC]:
+    def build(dropout: float = 0.0, seed: int = 0, **settings: Any) -> BertXMLForXMTC:
+        backbone = AutoConfig.for_model(model_type, vocab_size=VOCAB_SIZE, **backbone_settings)
+        for field in ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout"):
+            if hasattr(backbone, field):
+                setattr(backbone, field, dropout)
+        fixed = {"backbone_config": backbone, "num_cls_tokens": 3, "classifier_dropout": dropout, "cornet_context_size": 6}
+        torch.manual_seed(seed)
+        return BertXMLForXMTC(BertXMLConfig(**{**fixed, **_label_space(settings)})).eval()
+
+    return build
+
+
+def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
+    named = {"label_names", "id2label", "num_labels"} & settings.keys()
+    return settings if named else {"num_labels": NUM_LABELS, **settings}
+
+
+_SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 32,
+}
+# The authors' settings, as `BertXMLConfig.reproduction` makes them.
+_AUTHORS = {"layer_norm": "none", "hidden_act": "relu", "pooler": True}
+
+FAMILIES = [
+    Family("bertxml-pre-norm", _bertxml(layer_norm="pre")),
+    Family("bertxml-post-norm", _bertxml(layer_norm="post", last_layer_cls_only=False, bottleneck_size=8)),
+    Family("bertxml-no-norm", _bertxml(**_AUTHORS)),
+    Family("bertxml-on-bert", _bertxml_on("bert", **_SIZES)),
+    Family("bertxml-on-distilbert", _bertxml_on("distilbert", dim=16, n_layers=2, n_heads=2, hidden_dim=24, max_position_embeddings=32)),
+    Family("bertxml-on-roberta", _bertxml_on("roberta", **{**_SIZES, "max_position_embeddings": 34}, pad_token_id=1, type_vocab_size=1)),
+    Family("bertxml-on-deberta-v2", _bertxml_on("deberta-v2", **_SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0, max_relative_positions=-1)),
+    Family("bertxml-on-mpnet", _bertxml_on("mpnet", **{**_SIZES, "max_position_embeddings": 34}, pad_token_id=1)),
+]
+
+
+def make_batch(model: XMTCPreTrainedModel, documents: list[list[int]], length: int | None = None, left: bool = False) -> dict:
+    """Word ids as the model's tokenizer would give them: its CLS tokens in front, padded to ``length`` or the longest."""
+    start = getattr(model.config, "cls_token_ids", [])
+    rows = [[*start, *document] for document in documents]
+    length = length or max(map(len, rows))
+    ids = torch.full((len(rows), length), model.config.pad_token_id)
+    mask = torch.zeros(len(rows), length, dtype=torch.long)
+    for row, tokens in enumerate(rows):
+        at = slice(length - len(tokens), length) if left else slice(0, len(tokens))
+        ids[row, at], mask[row, at] = torch.tensor(tokens), 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def overwrite_parameters(model: XMTCPreTrainedModel, seed: int = 1) -> None:
+    """Give every parameter values that no initialisation would: uniform in 0.4 … 0.6."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.rand(parameter.shape, generator=generator) * 0.2 + 0.4)

@@ -1,0 +1,49 @@
+"""Stored inputs, weights, outputs and gradients of the CorNet authors' code, in the names of this package.
+
+The files in ``tests/golden`` hold what the authors' public code (XunGuangxu/CorNet, commit ecc09960) computed in float32 on
+the CPU from small random weights. Their error measure is |a - b| / (1 + |b|).
+"""
+
+import json
+import re
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+__all__ = ["assert_close", "gradient_of", "load_golden", "our_name"]
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+_RENAMED = [
+    (r"^(token|position)_embedding\.", r"encoder.\1_embedding."),
+    (r"^encoder\.(\d+)\.", r"encoder.layers.\1."),
+    (r"^final\.", r"encoder.layers.2."),
+    (r"\.attn\.", ".attention."),
+    (r"\.ffn\.", "."),
+    (r"^classifier\.", "label_head.output."),
+    (r"^cornet\.(\d+)\.", r"cornet.blocks.\1."),
+]
+
+
+def load_golden(name: str) -> tuple[dict[str, torch.Tensor], dict]:
+    """Tensors and settings of one golden file."""
+    settings = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    return load_file(GOLDEN / f"{name}.safetensors"), settings["config"]
+
+
+def our_name(name: str) -> str:
+    """Name in a `BertXMLForXMTC` of a parameter of the golden file."""
+    for pattern, replacement in _RENAMED:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def gradient_of(golden: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """Stored gradients by our parameter name."""
+    return {our_name(key.removeprefix(prefix)): value for key, value in golden.items() if key.startswith(prefix)}
+
+
+def assert_close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float, what: str = "") -> None:
+    error = ((ours - theirs).abs() / (1 + theirs.abs())).max().item()
+    assert ours.shape == theirs.shape and error <= tolerance, f"{what}: error {error:.1e} above {tolerance:.0e}"

@@ -1,0 +1,67 @@
+import subprocess
+import sys
+
+import pytest
+
+from hf_xmtc import __version__, cli
+
+
+def test_the_version_is_the_packages(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"hf_xmtc {__version__}\n"
+
+
+def test_help_names_every_command(capsys):
+    assert cli.main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"  {command} " in said for command in ("train", "predict", "push"))
+
+
+def test_no_command_at_all_is_an_error_with_the_usage(capsys):
+    assert cli.main([]) == 2
+    assert "usage: hf-xmtc COMMAND" in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_refused_with_the_nearest_one(capsys):
+    assert cli.main(["predictt", "--model", "x"]) == 2
+    said = capsys.readouterr().err
+    assert "no command 'predictt'. Did you mean predict?" in said
+    assert "usage: hf-xmtc" in said
+
+
+def test_arguments_go_to_the_command_and_its_status_comes_back(monkeypatch):
+    received = []
+
+    def push_main(argv):
+        received.append(argv)
+        return 1
+
+    monkeypatch.setattr("hf_xmtc.hub.push.push_main", push_main)
+    monkeypatch.setattr("hf_xmtc.commands.predict.main", received.append)
+    assert cli.main(["push", "--model", "x", "--help"]) == 1
+    assert cli.main(["predict", "--top_k", "3"]) == 0
+    assert received == [["--model", "x", "--help"], ["--top_k", "3"]]
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "push"])
+def test_every_command_explains_its_options(command, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([command, "--help"])
+    assert stopped.value.code == 0
+    assert "usage:" in capsys.readouterr().out
+
+
+def test_a_missing_extra_gives_the_command_that_installs_it():
+    code = "import sys\nsys.modules['datasets'] = None\nfrom hf_xmtc.cli import main\nmain(['train', '--max_steps', '1'])\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1] == "`hf-xmtc train` needs `datasets`: pip install 'hf_xmtc[train]'"
+
+
+def test_a_fault_of_the_package_is_not_called_a_missing_extra(monkeypatch):
+    def broken(argv):
+        raise ModuleNotFoundError("No module named 'hf_xmtc.nothing'", name="hf_xmtc.nothing")
+
+    monkeypatch.setattr("hf_xmtc.commands.predict.main", broken)
+    with pytest.raises(ModuleNotFoundError, match=r"hf_xmtc\.nothing"):
+        cli.main(["predict"])

@@ -1,0 +1,104 @@
+"""What `import hf_xmtc` costs, and what a wheel holds."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hf_xmtc
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "hf_xmtc"
+
+OPTIONAL = ["accelerate", "datasets", "evaluate", "matplotlib", "pandas", "pyarrow", "sklearn", "yaml"]
+
+
+def in_a_fresh_process(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_imports_nothing_of_the_extras():
+    # transformers imports some of them itself where they are installed; that is its price, not ours.
+    code = (
+        "import json, sys\n"
+        "from transformers import AutoModel, AutoTokenizer, Pipeline, PreTrainedConfig, PreTrainedModel\n"
+        f"before = {{name for name in {OPTIONAL} if name in sys.modules}}\n"
+        "import hf_xmtc\n"
+        f"print(json.dumps([name for name in {OPTIONAL} if name in sys.modules and name not in before]))\n"
+        "print(json.dumps(sorted(before)))"
+    )
+    ours, of_transformers = (json.loads(line) for line in in_a_fresh_process(code).splitlines())
+    assert ours == []
+    assert not {"datasets", "evaluate", "matplotlib", "pandas", "sklearn"} & set(of_transformers)
+
+
+def test_every_public_name_resolves():
+    assert len(set(hf_xmtc.__all__)) == len(hf_xmtc.__all__)
+    for name in hf_xmtc.__all__:
+        assert getattr(hf_xmtc, name) is not None
+        assert name in dir(hf_xmtc)
+    with pytest.raises(AttributeError, match="'hf_xmtc' has no attribute 'Nothing'"):
+        hf_xmtc.Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["load_xmtc_dataset", "XMTCTrainer"])
+def test_a_missing_extra_gives_the_command_that_installs_it(name):
+    code = (
+        "import sys\n"
+        "sys.modules['datasets'] = None\n"
+        "import hf_xmtc\n"
+        "try:\n"
+        f"    hf_xmtc.{name}\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    assert in_a_fresh_process(code).strip() == f"`{name}` needs `datasets`: pip install 'hf_xmtc[train]'"
+
+
+def test_a_bare_install_opens_models_and_tags_text_files(tiny_model_folder, tmp_path):
+    (tmp_path / "a.txt").write_text("edit a text file\n")
+    blocked = [name for name in OPTIONAL if name != "yaml"] + ["scipy"]  # yaml comes with transformers
+    options = ["--model", str(tiny_model_folder), "--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "b.jsonl")]
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({blocked}))\n"
+        "from hf_xmtc.cli import main\n"
+        f"main(['predict', '--device', 'cpu', *{options}])\n"
+    )
+    assert "1 documents in" in in_a_fresh_process(code)
+
+
+def _settings() -> dict:
+    tomllib = pytest.importorskip("tomllib")
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def test_every_data_file_of_the_package_is_in_the_wheel():
+    patterns = _settings()["tool"]["setuptools"]["package-data"]["hf_xmtc"]
+    included = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
+    others = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert sorted(str(path.relative_to(PACKAGE)) for path in others - included) == []
+    assert [pattern for pattern in patterns if not any(PACKAGE.glob(pattern))] == []
+    names = {str(path.relative_to(PACKAGE)) for path in included}
+    assert {f"data/demo/{split}.parquet" for split in ("train", "validation", "test")} <= names
+    assert "evaluate_modules/xmtc_ranking/README.md" in names
+
+
+def test_every_folder_with_code_is_in_the_wheel():
+    discovery = pytest.importorskip("setuptools.discovery")
+    found = set(discovery.PEP420PackageFinder.find(str(ROOT / "src")))
+    folders = {".".join(path.parent.relative_to(ROOT / "src").parts) for path in PACKAGE.rglob("*.py")}
+    assert folders - found == set()
+
+
+def test_the_version_is_stated_once():
+    assert _settings()["project"]["version"] == hf_xmtc.__version__
+
+
+def test_the_command_of_the_wheel_is_there():
+    module, function = _settings()["project"]["scripts"]["hf-xmtc"].split(":")
+    assert callable(getattr(__import__(module, fromlist=[function]), function))
