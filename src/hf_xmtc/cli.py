@@ -15,7 +15,7 @@ _COMMANDS = {
 }
 
 # Modules of the package's extras; another module that cannot be imported is a fault, not a missing extra.
-_OPTIONAL_MODULES = ("accelerate", "datasets", "evaluate", "matplotlib", "pyarrow", "yaml")
+_OPTIONAL_MODULES = ("accelerate", "datasets", "evaluate", "matplotlib", "psutil", "pyarrow", "yaml")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from transformers import AutoConfig
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCPreTrainedModel
 
-__all__ = ["FAMILIES", "NUM_LABELS", "Family", "make_batch", "overwrite_parameters"]
+__all__ = ["FAMILIES", "LONG", "NUM_LABELS", "SHORT", "Family", "make_batch", "overwrite_parameters"]
 
 VOCAB_SIZE = 40
 NUM_LABELS = 5
@@ -67,29 +67,41 @@ def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     return settings if named else {"num_labels": NUM_LABELS, **settings}
 
 
-_SIZES = {
+_BACKBONE = {
     "hidden_size": 16,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 24,
     "max_position_embeddings": 32,
 }
-# The authors' settings, as `BertXMLConfig.reproduction` makes them.
-_AUTHORS = {"layer_norm": "none", "hidden_act": "relu", "pooler": True}
+_DISTILBERT = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 32}
+# Positions count from pad_token_id + 1, so two rows of the table are not positions.
+_ROBERTA = {**_BACKBONE, "max_position_embeddings": 34, "pad_token_id": 1, "type_vocab_size": 1}
+# The relative attention of the published DeBERTa-v3 checkpoints; no segments, no absolute positions, no SDPA.
+_DEBERTA = {
+    **_BACKBONE,
+    "relative_attention": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
+# What `BertXMLConfig.reproduction` sets.
+_AUTHORS = {"layer_norm": "none", "hidden_act": "relu", "pooler": True, "embedding_initializer_range": None}
 
 FAMILIES = [
     Family("bertxml-pre-norm", _bertxml(layer_norm="pre")),
     Family("bertxml-post-norm", _bertxml(layer_norm="post", last_layer_cls_only=False, bottleneck_size=8)),
     Family("bertxml-no-norm", _bertxml(**_AUTHORS)),
-    Family("bertxml-on-bert", _bertxml_on("bert", **_SIZES)),
-    Family("bertxml-on-distilbert", _bertxml_on("distilbert", dim=16, n_layers=2, n_heads=2, hidden_dim=24, max_position_embeddings=32)),
-    Family("bertxml-on-roberta", _bertxml_on("roberta", **{**_SIZES, "max_position_embeddings": 34}, pad_token_id=1, type_vocab_size=1)),
-    Family("bertxml-on-deberta-v2", _bertxml_on("deberta-v2", **_SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0, max_relative_positions=-1)),
-    Family("bertxml-on-mpnet", _bertxml_on("mpnet", **{**_SIZES, "max_position_embeddings": 34}, pad_token_id=1)),
+    Family("bertxml-on-bert", _bertxml_on("bert", **_BACKBONE)),
+    Family("bertxml-on-distilbert", _bertxml_on("distilbert", **_DISTILBERT)),
+    Family("bertxml-on-roberta", _bertxml_on("roberta", **_ROBERTA)),
+    Family("bertxml-on-deberta-v2", _bertxml_on("deberta-v2", **_DEBERTA)),
 ]
 
 
-def make_batch(model: XMTCPreTrainedModel, documents: list[list[int]], length: int | None = None, left: bool = False) -> dict:
+def make_batch(
+    model: XMTCPreTrainedModel, documents: list[list[int]], length: int | None = None, left: bool = False
+) -> dict:
     """Word ids as the model's tokenizer would give them: its CLS tokens in front, padded to ``length`` or the longest."""
     start = getattr(model.config, "cls_token_ids", [])
     rows = [[*start, *document] for document in documents]

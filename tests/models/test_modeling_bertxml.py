@@ -1,11 +1,8 @@
-import importlib.util
-from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, DebertaV2Config, MPNetConfig, RobertaConfig
 
-from hf_xmtc import BertXMLConfig, BertXMLForXMTC, add_cls_tokens, train_word_tokenizer
+from hf_xmtc import BertXMLConfig, BertXMLForXMTC
 from models.golden import assert_close, gradient_of, load_golden, our_name
 
 TEXTS = ["edit a plain text file", "play music and sound files", "a library of sound filters"]

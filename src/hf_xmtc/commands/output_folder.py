@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xmtc.models.label_names import LabelNames
 
@@ -24,7 +25,8 @@ CHECKPOINTS = "checkpoints"
 class OutputFolder:
     """What lies where in the output of `hf-xmtc train`.
 
-    A finished folder is never written to again; an unfinished one of the same recipe is resumed; any other content is left alone.
+    A finished folder is never written to again; an unfinished one of the same recipe is resumed; any other content is left
+    alone.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -37,6 +39,8 @@ class OutputFolder:
         Raises:
             FileExistsError: If it holds a finished model, or anything that is no run of `hf-xmtc train`.
         """
+        if self.path.exists() and not self.path.is_dir():
+            raise FileExistsError(f"{self.path} is a file. Choose another --output_dir.")
         if not self.path.exists() or not any(self.path.iterdir()):
             return
         if (self.path / METRICS_FILE).exists():
@@ -52,14 +56,19 @@ class OutputFolder:
     def claim(self, recipe: dict[str, Any]) -> str | None:
         """Take the folder for a run with this recipe.
 
+        Args:
+            recipe: All settings as one flat JSON object.
+
         Returns:
             The checkpoint to resume from where an unfinished run with the same recipe left one, else None.
 
         Raises:
-            FileExistsError: If the folder is taken, or holds an unfinished run with another recipe.
+            FileExistsError: If the folder is taken, or holds checkpoints of an unfinished run with another recipe.
         """
         self.refuse_if_taken()
-        if not (self.path / RECIPE_FILE).exists():
+        checkpoint = self.last_checkpoint()
+        # A run that was stopped before its first checkpoint has nothing to lose, whatever its settings were.
+        if checkpoint is None:
             return None
         earlier = json.loads((self.path / RECIPE_FILE).read_text(encoding="utf-8"))
         now = json.loads(json.dumps(recipe))
@@ -67,17 +76,17 @@ class OutputFolder:
         if changed:
             shown = "; ".join(f"{key} was {earlier.get(key)!r} and is now {now.get(key)!r}" for key in changed[:5])
             raise FileExistsError(
-                f"{self.path} holds an unfinished run with other settings: {shown}. Repeat that run's settings to resume it, "
-                "choose another --output_dir, or delete the folder."
+                f"{self.path} holds an unfinished run with other settings: {shown}. Repeat that run's settings (and data, "
+                "where dataset_fingerprint differs) to resume it, choose another --output_dir, or delete the folder."
             )
-        return self.last_checkpoint()
+        return checkpoint
 
     def last_checkpoint(self) -> str | None:
         """The newest checkpoint that was written to the end (the trainer's state is its last file)."""
         steps = [
             (int(match[1]), entry)
             for entry in (self.checkpoints.iterdir() if self.checkpoints.exists() else ())
-            if (match := re.fullmatch(r"checkpoint-(\d+)", entry.name)) and (entry / "trainer_state.json").exists()
+            if (match := re.fullmatch(r"checkpoint-(\d+)", entry.name)) and (entry / TRAINER_STATE_NAME).exists()
         ]
         return str(max(steps)[1]) if steps else None
 
@@ -95,38 +104,39 @@ class OutputFolder:
         names: LabelNames,
         unseen: list[str],
     ) -> Path:
-        """Write ``predictions/<split>.parquet``: row, label ids, labels, scores and gold labels, in data order."""
-        every = [*names.labels, *unseen]
-        labels = np.asarray(every, dtype=object)
-        kept = gold >= 0
-        gold_offsets = np.concatenate([[0], kept.sum(axis=1).cumsum()])
-        width = top_labels.shape[1]
-        offsets = np.arange(0, top_labels.size + 1, width)
+        """Write ``predictions/<split>.parquet``: row, label ids, labels, scores and gold labels, in data order.
+
+        Args:
+            split: Name of the split.
+            top_labels: Label ids, best first, (N, K).
+            top_scores: Their scores, (N, K).
+            gold: The documents' own label ids, (N, P), padded with -100.
+            names: Names of the model's labels.
+            unseen: Labels with the ids from ``len(names)`` on, which only evaluation data has.
+        """
+        labels = np.asarray([*names.labels, *unseen], dtype=object)
+        given = gold >= 0
+        ends = np.arange(0, top_labels.size + 1, top_labels.shape[1])
+        columns = {
+            "row": pa.array(np.arange(len(top_labels), dtype=np.int64)),
+            "label_ids": _lists(top_labels.ravel(), ends, pa.int32()),
+            "labels": _lists(labels[top_labels.ravel()], ends, pa.string()),
+            "scores": _lists(top_scores.ravel(), ends, pa.float32()),
+            "gold": _lists(labels[gold[given]], np.append(0, given.sum(axis=1).cumsum()), pa.string()),
+        }
         path = self.path / "predictions" / f"{split}.parquet"
         path.parent.mkdir(exist_ok=True)
-        table = pa.table(
-            {
-                "row": pa.array(np.arange(len(top_labels), dtype=np.int64)),
-                "label_ids": pa.ListArray.from_arrays(
-                    pa.array(offsets, pa.int32()), pa.array(top_labels.ravel(), pa.int32())
-                ),
-                "labels": pa.ListArray.from_arrays(
-                    pa.array(offsets, pa.int32()), pa.array(labels[top_labels.ravel()], pa.string())
-                ),
-                "scores": pa.ListArray.from_arrays(
-                    pa.array(offsets, pa.int32()), pa.array(top_scores.ravel(), pa.float32())
-                ),
-                "gold": pa.ListArray.from_arrays(
-                    pa.array(gold_offsets, pa.int32()), pa.array(labels[gold[kept]], pa.string())
-                ),
-            }
-        )
-        pq.write_table(table, path, compression="zstd")
+        pq.write_table(pa.table(columns), path, compression="zstd")
         return path
 
     def finish(self, metrics: dict[str, Any]) -> None:
         """Write ``metrics.json``, which marks the folder as finished."""
         _write_json(self.path / METRICS_FILE, metrics)
+
+
+def _lists(values: np.ndarray, ends: np.ndarray, kind: pa.DataType) -> pa.ListArray:
+    """Rows of a list column from all values in a row and the places where each list ends, 0 in front."""
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(values, kind))
 
 
 def _write_json(path: Path, content: dict) -> None:
@@ -144,49 +154,48 @@ class Block:
             raise ImportError("hf_xmtc is not there")
 sys.meta_path.insert(0, Block())
 from transformers import pipeline
-folder, top_k = sys.argv[1], int(sys.argv[2])
-texts = json.load(sys.stdin)
-tagger = pipeline("text-classification", model=folder, trust_remote_code=True, top_k=top_k, device="cpu")
-answers = [tagger(text) for text in texts]
-print("ANSWERS" + json.dumps(answers))
+texts, labels = json.load(sys.stdin)
+tagger = pipeline("text-classification", model=sys.argv[1], trust_remote_code=True, top_k=None, device="cpu")
+answers = [{entry["label"]: entry["score"] for entry in tagger(text)} for text in texts]
+print("SCORES" + json.dumps([[answer[label] for label in row] for answer, row in zip(answers, labels)]))
 """
 
 
-def check_reopens(folder: str | os.PathLike, texts: list[str], labels: list[list[str]], scores: list[list[float]]) -> float:
+def check_reopens(
+    folder: str | os.PathLike, texts: list[str], labels: list[list[str]], scores: list[list[float]], tolerance: float = 1e-4
+) -> float:
     """Open a model folder in a fresh process without hf_xmtc and compare its scores.
 
     Args:
         folder: Model folder.
         texts: A few documents.
-        labels: Labels this process predicts for each, best first.
+        labels: Labels that this process has scored for each.
         scores: Their scores.
+        tolerance: Largest difference that is no fault.
 
     Returns:
         Largest difference of a score.
 
     Raises:
-        RuntimeError: If the folder does not open, or a label or score differs by more than 1e-4.
+        RuntimeError: If the folder does not open, lacks a label, or a score differs by more than ``tolerance``.
     """
     answer = subprocess.run(
-        [sys.executable, "-c", _REOPEN, os.fspath(folder), str(len(labels[0]))],
-        input=json.dumps(texts),
+        [sys.executable, "-c", _REOPEN, os.fspath(folder)],
+        input=json.dumps([texts, labels]),
         capture_output=True,
         text=True,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "WORLD_SIZE": "1"},
         check=False,
     )
-    lines = [line for line in answer.stdout.splitlines() if line.startswith("ANSWERS")]
+    lines = [line for line in answer.stdout.splitlines() if line.startswith("SCORES")]
     if answer.returncode or not lines:
         raise RuntimeError(f"The model folder {folder} does not open in a fresh process:\n{answer.stderr[-3000:]}")
     largest = 0.0
-    for reopened, own_labels, own_scores in zip(json.loads(lines[0][len("ANSWERS") :]), labels, scores, strict=True):
-        by_label = {entry["label"]: entry["score"] for entry in reopened}
-        for label, score in zip(own_labels, own_scores, strict=True):
-            difference = abs(by_label.get(label, float("inf")) - score)
-            largest = max(largest, difference)
-            # A label on the last place may change places with an equal one; a score may not change.
-            if difference > 1e-4 and label != own_labels[-1]:
+    for reopened, row, own in zip(json.loads(lines[0].removeprefix("SCORES")), labels, scores, strict=True):
+        for label, reopened_score, score in zip(row, reopened, own, strict=True):
+            largest = max(largest, abs(reopened_score - score))
+            if not abs(reopened_score - score) <= tolerance:  # so that nan is a difference too
                 raise RuntimeError(
-                    f"After reopening {folder}, the label {label!r} has the score {by_label.get(label)} instead of {score}."
+                    f"After reopening {folder}, the label {label!r} has the score {reopened_score} instead of {score}."
                 )
     return largest

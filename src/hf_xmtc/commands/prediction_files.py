@@ -102,7 +102,7 @@ class PredictionWriter:
         self.output.parent.mkdir(parents=True, exist_ok=True)
         self._write_state()
         self._file = open(self.partial, "r+b" if self.partial.exists() else "w+b")  # noqa: SIM115, closed in __exit__
-        pass
+        self._file.truncate(self.progress.num_bytes)
         self._file.seek(self.progress.num_bytes)
         if self._schema is not None and not self.progress.num_bytes:
             self._append(self._schema.serialize())

@@ -42,6 +42,7 @@ SAID_ELSEWHERE = (
     "logging_steps",
     "disable_tqdm",
     "report_to",
+    "greater_is_better",
     "dataloader_num_workers",
     "do_train",
 )
@@ -188,9 +189,10 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
     defaults = {"output_dir": DEFAULT_OUTPUT_DIR, "use_cpu": not torch.accelerator.is_available()}
     path = _config_path(argv)
     if path is not None:
-        defaults.update(_read_recipe_file(path, known={action.dest for action in parser._actions}))
+        known = {action.dest for action in parser._actions} - {"help", "config"}
+        defaults.update(_read_recipe_file(path, known))
     parser.set_defaults(**defaults)
-    model, data, training, _ = parser.parse_args_into_dataclasses(args=argv)
+    model, data, training, _ = parser.parse_args_into_dataclasses(args=argv, look_for_args_file=False)
     return Recipe(model, data, training)
 
 
@@ -209,10 +211,14 @@ def _read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
     import yaml
 
     with open(path, encoding="utf-8") as file:
-        settings = yaml.safe_load(file) or {}
+        try:
+            settings = yaml.safe_load(file) or {}
+        except yaml.YAMLError as error:
+            raise ValueError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(settings, dict):
         raise ValueError(f"{path} must hold settings as 'name: value' lines, found a {type(settings).__name__}.")
     unknown = sorted(set(settings) - known)
     if unknown:
         raise ValueError(f"{path} names {', '.join(unknown)}, which hf-xmtc train does not know; see hf-xmtc train --help.")
-    return settings
+    # As text they are checked and converted like values on the command line: YAML reads 1e-3 as text and 12.5 as a length.
+    return {key: str(value) if isinstance(value, bool | int | float) else value for key, value in settings.items()}

@@ -2,19 +2,18 @@
 
 import logging
 import os
-import resource
 import shutil
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import datasets
-import numpy as np
+import psutil
 import torch
 import transformers
 from datasets import DatasetDict
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 from transformers.trainer_utils import PredictionOutput
 from transformers.training_args import ParallelMode
 
@@ -30,10 +29,11 @@ from hf_xmtc.data import (
 from hf_xmtc.hub import card_from_folder
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, load_word_vectors, read_vector_words, train_word_tokenizer
-from hf_xmtc.training import XMTCTrainer, estimate_memory, initialize_label_bias, plot_training_curve
+from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments, estimate_memory, initialize_label_bias, plot_training_curve
 
 from .families import family_named
 from .output_folder import OutputFolder, check_reopens
+from .processes import UnjoinedProcessesError, say, set_up_process
 from .recipe import Recipe, parse_recipe
 
 __all__ = ["main", "train"]
@@ -46,13 +46,14 @@ NUM_CHECKED = 5
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point of ``scripts/train.py`` and ``hf-xmtc train``."""
-    recipe = parse_recipe(argv)
-    _set_up_process(recipe)
+    recipe = None
     try:
+        recipe = parse_recipe(argv)
+        set_up_process(recipe.training)
         train(recipe)
-    except (FileExistsError, FileNotFoundError, MemoryError, ValueError) as error:
+    except (OSError, MemoryError, ValueError, UnjoinedProcessesError) as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
-        if logger.isEnabledFor(logging.DEBUG):
+        if recipe is not None and recipe.training.log_level == "debug":
             raise
         sys.exit(f"{type(error).__name__}: {error}")
 
@@ -69,6 +70,7 @@ def train(recipe: Recipe) -> Path:
 
     Raises:
         FileExistsError: If the folder holds a finished model or anything else that would be overwritten.
+        ValueError: If a setting or the data cannot be used.
         MemoryError: If the run cannot fit into the free memory.
     """
     args = recipe.training
@@ -79,78 +81,75 @@ def train(recipe: Recipe) -> Path:
         info = label_info_of(data)
         tokenizer = _build_tokenizer(recipe, data)
         tokenized, truncated = tokenize_dataset(data, tokenizer, recipe.data.max_length_tokens)
-    settings = {**recipe.to_dict(), "dataset_fingerprint": info.fingerprint}
-    checkpoint = folder.claim(settings)
-    _say(args, summarize_statistics(dataset_statistics(data)))
+    statistics = dataset_statistics(data)
+    say(args, summarize_statistics(statistics))
     for split, count in truncated.items():
-        _say(
-            args, f"{split}: {count:,} of {len(data[split]):,} documents are cut at {recipe.data.max_length_tokens} tokens."
-        )
+        limit = recipe.data.max_length_tokens
+        say(args, f"{split}: {count:,} of {len(data[split]):,} documents are cut at {limit} tokens.")
+    _refuse_useless_splits(statistics, args)
+    _refuse_too_large(recipe, info, tokenizer)
 
-    estimate_from = _build_model(recipe, info, tokenizer, on_meta=True)
-    estimate = estimate_memory(
-        estimate_from,
-        args.per_device_train_batch_size,
-        recipe.data.max_length_tokens,
-        averaging=args.averaging_start_epoch is not None,
-        device=args.device,
-    )
-    _say(args, estimate.describe())
-    estimate.refuse_if_too_large()
-
+    settings = {**recipe.to_dict(), "dataset_fingerprint": info.fingerprint}
+    # The other processes look only after the main one has written, or they could meet a half-written folder.
+    with args.main_process_first(local=False, desc="taking the output folder"):
+        checkpoint = folder.claim(settings)
+        if args.should_save:
+            folder.begin(settings)
     transformers.set_seed(args.seed)
     model = _build_model(recipe, info, tokenizer)
     if recipe.model.label_bias_from_frequency:
         initialize_label_bias(model, label_counts(data["train"], info.num_labels), len(data["train"]))
-    if args.should_save:
-        folder.begin(settings)
     args.output_dir = str(folder.checkpoints)
     trainer = XMTCTrainer(
         model,
         args,
         train_dataset=tokenized["train"],
-        eval_dataset=tokenized["validation"],
+        eval_dataset=tokenized.get("validation"),
         processing_class=tokenizer,
     )
-    if checkpoint is not None:
-        _say(args, f"Resuming from {os.path.basename(checkpoint)}.")
-    started = time.monotonic()
-    trainer.train(resume_from_checkpoint=checkpoint)
-    seconds = time.monotonic() - started
+    figures = _train_and_measure(trainer, checkpoint)
     metrics, predictions = _evaluate(trainer, tokenized)
-    metrics["train"] = _training_figures(trainer, seconds, len(tokenized["train"]))
+    metrics["train"] = figures
     if args.should_save:
         _write_folder(folder, trainer, metrics, predictions, info, recipe)
-        _check_folder(folder, data, predictions, info)
+        _check_folder(folder, trainer, data, tokenized, info)
+        folder.finish(metrics)
         if not args.push_to_hub:
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
     if args.parallel_mode == ParallelMode.DISTRIBUTED:
         torch.distributed.barrier()
-    _say(args, _closing_words(folder, metrics))
+    say(args, _closing_words(folder, metrics))
     return folder.path
 
 
-def _set_up_process(recipe: Recipe) -> None:
-    args = recipe.training
-    logging.basicConfig(format="%(message)s", level=logging.INFO if args.should_log else logging.WARNING)
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if processes > 1 and args.parallel_mode != ParallelMode.DISTRIBUTED:
-        sys.exit(
-            f"{processes} processes were started but did not join (parallel mode {args.parallel_mode.value}), so each would train "
-            "alone and overwrite the others. On CPUs start them with: torchrun --nproc_per_node N scripts/train.py --use_cpu True"
+def _refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArguments) -> None:
+    splits = statistics["splits"]
+    if "validation" not in splits and args.eval_strategy != "no":
+        raise ValueError(
+            f"{statistics['source']} has the splits {', '.join(splits)} and no validation split, but eval_strategy is "
+            f"{args.eval_strategy!s}. Hold a part of train out with --validation_fraction 0.1, or train without evaluation: "
+            "--eval_strategy no --load_best_model_at_end False."
         )
-    if args.device.type == "cpu":
-        # `accelerate launch` gives every process one thread, which leaves most of the machine idle.
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        torch.set_num_threads(max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", processes))))
-    if not args.should_log:
-        datasets.disable_progress_bars()
-    _say(args, f"{args.world_size} process(es), {torch.get_num_threads()} thread(s) each, on {args.device.type}.")
+    for split, numbers in splits.items():
+        if numbers["num_documents"] == numbers["num_without_labels"]:
+            raise ValueError(
+                f"None of the {numbers['num_documents']} documents in the {split} split of {statistics['source']} has a label, "
+                "so there is nothing to learn or measure there. Leave the split out, or give its documents labels."
+            )
 
 
-def _say(args: Any, text: str) -> None:
-    if args.should_log:
-        logger.info(text)
+def _refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Say what training will need, and stop before anything is allocated if it cannot fit."""
+    args = recipe.training
+    estimate = estimate_memory(
+        _build_model(recipe, info, tokenizer, on_meta=True),
+        args.per_device_train_batch_size,
+        recipe.data.max_length_tokens,
+        averaging=args.averaging_start_epoch is not None,
+        device=args.device,
+    )
+    say(args, estimate.describe())
+    estimate.refuse_if_too_large()
 
 
 def _load_data(recipe: Recipe) -> DatasetDict:
@@ -218,7 +217,7 @@ def _build_model(
                 f"The word vectors have {vectors.shape[1]} dimensions but hidden_size={config.hidden_size}. "
                 f"Add --config_overrides hidden_size={vectors.shape[1]}."
             )
-        _say(recipe.training, f"{found:,} of {len(tokenizer):,} words start from a pretrained vector.")
+        say(recipe.training, f"{found:,} of {len(tokenizer):,} words start from a pretrained vector.")
         with torch.no_grad():
             model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
     return model
@@ -239,30 +238,48 @@ def _evaluate(trainer: XMTCTrainer, tokenized: DatasetDict) -> tuple[dict[str, d
     for split in ("validation", "test"):
         if split in tokenized:
             output = trainer.predict(tokenized[split], metric_key_prefix=split)
-            speed = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
+            # Values of the file are fractions and counts.
+            left_out = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
             prefix = f"{split}_"
             named = {key.removeprefix(prefix): value for key, value in output.metrics.items()}
-            metrics[split] = {key: value for key, value in named.items() if key not in speed}
+            metrics[split] = {key: value for key, value in named.items() if key not in left_out}
             predictions[split] = output
     return metrics, predictions
 
 
-def _training_figures(trainer: XMTCTrainer, seconds: float, num_documents: int) -> dict[str, float]:
-    state = trainer.state
-    seen = num_documents * (state.epoch or 0)
-    if trainer.args.device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated() / 2**20
-    else:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-    return {
+def _train_and_measure(trainer: XMTCTrainer, checkpoint: str | None) -> dict[str, float]:
+    """Train, from a checkpoint where there is one, and return what it cost in this process's lifetime."""
+    start_epoch = 0.0
+    if checkpoint is not None:
+        start_epoch = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_NAME)).epoch or 0.0
+        say(trainer.args, f"Resuming from {os.path.basename(checkpoint)}.")
+    started = time.monotonic()
+    trainer.train(resume_from_checkpoint=checkpoint)
+    seconds = time.monotonic() - started
+    epochs = trainer.state.epoch or 0.0
+    figures = {
         "seconds": round(seconds, 1),
-        "documents_per_second": round(seen / seconds, 1),
-        "peak_memory_mb": round(peak),
-        "epochs": round(state.epoch or 0, 3),
-        "steps": state.global_step,
+        "documents_per_second": round(len(trainer.train_dataset) * (epochs - start_epoch) / seconds, 1),
+        "peak_memory_mb": round(_peak_memory_mb(trainer.args.device)),
+        "epochs": round(epochs, 3),
+        "steps": trainer.state.global_step,
         "processes": trainer.args.world_size,
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
     }
+    if checkpoint is not None:
+        # Seconds and speed are those of the last part alone.
+        figures["resumed_at_epoch"] = round(start_epoch, 3)
+    return figures
+
+
+def _peak_memory_mb(device: torch.device) -> float:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    if sys.platform == "win32":
+        return psutil.Process().memory_info().peak_wset / 2**20
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _write_folder(
@@ -274,16 +291,23 @@ def _write_folder(
         folder.write_predictions(split, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
     title = f"{recipe.model.model_family} on {info.source}"
     plot_training_curve(trainer.state.log_history, folder.path / "training_curve.png", title)
-    folder.finish(metrics)
-    card = card_from_folder(folder.path, dataset_name=info.source, dataset_license=info.license)
+    card = card_from_folder(folder.path, dataset_name=info.source, dataset_license=info.license, metrics=metrics)
     (folder.path / "README.md").write_text(str(card), encoding="utf-8")
 
 
-def _check_folder(folder: OutputFolder, data: DatasetDict, predictions: dict, info: LabelInfo) -> None:
-    split = "test" if "test" in predictions else "validation"
-    top_scores, top_labels = (values[:NUM_CHECKED] for values in predictions[split].predictions)
-    labels = [[info.names[label_id] for label_id in row] for row in np.asarray(top_labels)]
-    difference = check_reopens(folder.path, data[split]["text"][:NUM_CHECKED], labels, top_scores.tolist())
+def _check_folder(
+    folder: OutputFolder, trainer: XMTCTrainer, data: DatasetDict, tokenized: DatasetDict, info: LabelInfo
+) -> None:
+    """Compare the folder with the model in memory, in full precision whatever training used."""
+    split = next(split for split in ("test", "validation", "train") if split in data)
+    rows = range(min(NUM_CHECKED, len(data[split])))
+    features = [{"input_ids": ids} for ids in tokenized[split].select(rows)["input_ids"]]
+    model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False).eval()
+    batch = {name: tensor.to(model.device) for name, tensor in trainer.data_collator(features).items()}
+    with torch.no_grad():
+        output = model(**batch, top_k=trainer.args.eval_top_k)
+    labels = [[info.names[label_id] for label_id in row] for row in output.top_labels.tolist()]
+    difference = check_reopens(folder.path, list(data[split].select(rows)["text"]), labels, output.top_scores.tolist())
     logger.info(
         f"Reopened {folder.path} in a fresh process without hf_xmtc: the scores of {len(labels)} documents agree "
         f"(largest difference {difference:.1e})."
@@ -291,11 +315,13 @@ def _check_folder(folder: OutputFolder, data: DatasetDict, predictions: dict, in
 
 
 def _closing_words(folder: OutputFolder, metrics: dict) -> str:
-    split = "test" if "test" in metrics else "validation"
-    shown = [name for name in ("P@1", "P@3", "P@5", "nDCG@5", "R@5", "PSP@5") if name in metrics[split]]
-    values = "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in shown)
+    split = next((split for split in ("test", "validation") if split in metrics), None)
+    result = "There was no split to evaluate on."
+    if split is not None:
+        shown = [name for name in ("P@1", "P@3", "P@5", "nDCG@5", "R@5", "PSP@5") if name in metrics[split]]
+        result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in shown)
     return (
-        f"{split}: {values}   ({metrics['train']['seconds']:.0f} s of training)\n"
+        f"{result}   ({metrics['train']['seconds']:.0f} s of training)\n"
         f"Model, card, metrics and predictions are in {folder.path}. Next:\n"
         f"  hf-xmtc predict --model {folder.path} --input texts.txt --output tags.jsonl\n"
         f"  hf-xmtc push --model {folder.path} --repo_id you/your-tagger"

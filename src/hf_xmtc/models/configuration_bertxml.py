@@ -8,8 +8,8 @@ from .configuration_xmtc import XMTCConfig
 
 __all__ = ["BertXMLConfig"]
 
-# Rows of the position table that a backbone keeps for itself: RoBERTa counts positions from padding_idx + 1.
-POSITION_OFFSETS = {"roberta": 2, "xlm-roberta": 2, "camembert": 2, "roberta-prelayernorm": 2, "mpnet": 2}
+# Backbones that count positions from pad_token_id + 1, so that the rows before it hold no position.
+POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "roberta-prelayernorm", "mpnet")
 
 
 class BertXMLConfig(XMTCConfig):
@@ -69,8 +69,15 @@ class BertXMLConfig(XMTCConfig):
     def __post_init__(self, **kwargs: Any):
         if isinstance(self.backbone_config, dict):
             settings = dict(self.backbone_config)
+            if "model_type" not in settings:
+                raise ValueError(f"backbone_config has the fields {sorted(settings)} but no model_type, such as 'bert'.")
             self.backbone_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
         if self.backbone_config is not None:
+            if not hasattr(self.backbone_config, "hidden_size"):
+                raise ValueError(
+                    f"backbone_config is {self.backbone_config!r:.80}, not the config of a text encoder. Pass "
+                    "AutoConfig.from_pretrained(…) of one, or use BertXMLForXMTC.from_backbone(name_or_path)."
+                )
             # One source for what both configs state: the backbone's own settings.
             self.hidden_size = self.backbone_config.hidden_size
             self.vocab_size = self.backbone_config.vocab_size
@@ -124,7 +131,9 @@ class BertXMLConfig(XMTCConfig):
             return self.max_position_embeddings
         positions = getattr(self.backbone_config, "max_position_embeddings", None)
         # DeBERTa without absolute positions has no hard limit, but was trained up to this length.
-        return None if positions is None else positions - POSITION_OFFSETS.get(self.backbone_config.model_type, 0)
+        if positions is not None and self.backbone_config.model_type in POSITIONS_AFTER_PADDING:
+            return positions - self.pad_token_id - 1
+        return positions
 
     def to_dict(self) -> dict[str, Any]:
         output = super().to_dict()
@@ -144,4 +153,8 @@ class BertXMLConfig(XMTCConfig):
                 "embedding_initializer_range",
             ):
                 output.pop(field, None)
+            if isinstance(output.get("backbone_config"), dict):
+                # Nor do the encoder's place on this machine and the labels of a head it does not have.
+                for field in ("_name_or_path", "id2label", "label2id", "problem_type"):
+                    output["backbone_config"].pop(field, None)
         return output

@@ -177,13 +177,13 @@ class XMTCConfig(PreTrainedConfig):
         if "_num_labels" not in self.__dict__:  # the constructor is still setting fields
             self.__dict__["_given_label2id"] = value
             return
-        if self._label_names is None:
+        if not self.has_label_names:
             self.label_names = _names_from_id2label({label_id: label for label, label_id in value.items()})
-        differing = [label for label, label_id in self.label2id.items() if value.get(label) != label_id]
-        if differing or len(value) != self.num_labels:
-            label = next(iter(differing or set(value) - set(self.label2id)))
+        known = self.label_names.ids
+        if value != known:
+            label = next(label for label in {**value, **known} if value.get(label) != known.get(label))
             raise ValueError(
-                f"label2id gives {label!r} the id {value.get(label)}, but by the label names it is {self.label2id.get(label)}. "
+                f"label2id gives {label!r} the id {value.get(label)}, but by the label names it is {known.get(label)}. "
                 "label2id is only their inverse: leave it out."
             )
 
@@ -206,7 +206,7 @@ class XMTCConfig(PreTrainedConfig):
         return cached_file(
             name_or_path,
             LABELS_FILE,
-            revision=self._commit_hash,
+            revision=getattr(self, "_commit_hash", None),
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )

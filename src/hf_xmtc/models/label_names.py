@@ -44,7 +44,8 @@ class LabelNames:
         for label_id, label in enumerate(self.labels):
             if not isinstance(label, str):
                 raise ValueError(
-                    f"Label id {label_id} is {label!r}, a {type(label).__name__}. Labels are strings: pass str({label!r})."
+                    f"Label id {label_id} is {label!r} of type {type(label).__name__}, but labels are strings. "
+                    f"Pass {str(label)!r}."
                 )
         if len(set(self.labels)) != len(self.labels):
             seen: dict[str, int] = {}

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, AutoConfig, AutoModel
 from transformers import initialization as init
 
 from .bertxml_encoder import BertXMLEncoder
@@ -67,6 +67,17 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
         else:
             self.encoder.token_embedding = value
 
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Refused: the CLS tokens are the last rows of the table, and new rows behind them would take their place."""
+        rows = self.get_input_embeddings().num_embeddings
+        if new_num_tokens not in (None, rows):
+            raise ValueError(
+                f"The model has embeddings for {rows} tokens, the last {self.config.num_cls_tokens} of them its CLS tokens, so it "
+                f"cannot be resized to {new_num_tokens}. Add the tokens to the tokenizer before add_cls_tokens and build the model "
+                "from that."
+            )
+        return self.get_input_embeddings()
+
     def check_tokenizer(self, tokenizer: Any) -> None:
         super().check_tokenizer(tokenizer)
         start = tokenizer("")["input_ids"]
@@ -104,7 +115,8 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
             Features (B, M · H) or the pooler's width, hidden states and attention weights, None where not asked for.
         """
         if attention_mask is None:
-            attention_mask = (input_ids != self.config.pad_token_id).long()
+            padding = -1 if self.config.pad_token_id is None else self.config.pad_token_id
+            attention_mask = (input_ids != padding).long()
         if input_ids.shape[1] < self.config.num_cls_tokens:
             raise ValueError(
                 f"The input has {input_ids.shape[1]} tokens, fewer than its num_cls_tokens={self.config.num_cls_tokens} CLS tokens. "
@@ -244,10 +256,11 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
 
 def _pooler_argument(config: Any) -> dict:
     """``add_pooling_layer=False`` for the model classes that know it: a pooler would be trained and never read."""
-    if type(config) not in MODEL_MAPPING:
+    # Masked language models see both ways; in a causal one the CLS tokens in front would see nothing of the text.
+    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder or getattr(config, "is_decoder", False):
         raise ValueError(
-            f"The backbone's model type is {config.model_type!r}, which is no encoder of transformers. Choose a BERT, DistilBERT, "
-            "RoBERTa, MPNet, DeBERTa or similar model."
+            f"The backbone's model type is {config.model_type!r}, which is no bidirectional encoder of transformers. Choose a "
+            "BERT, DistilBERT, RoBERTa, MPNet, DeBERTa or similar model."
         )
     parameters = inspect.signature(MODEL_MAPPING[type(config)].__init__).parameters
     return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}

@@ -169,7 +169,8 @@ class XMTCPreTrainedModel(PreTrainedModel):
         """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: If ``num_labels`` differs from the checkpoint's and ``ignore_mismatched_sizes=True`` was not given.
+            ValueError: If ``num_labels`` differs from the checkpoint's and ``ignore_mismatched_sizes=True`` was not given,
+                or the weights are damaged.
         """
         hub_kwargs = {
             key: kwargs[key]
@@ -186,9 +187,18 @@ class XMTCPreTrainedModel(PreTrainedModel):
                 "open it and call model.resize_labels(…) to keep what it learnt about the labels both have, or pass "
                 "ignore_mismatched_sizes=True to start the label-sized weights anew."
             )
-        loaded = super().from_pretrained(
-            pretrained_model_name_or_path, *args, ignore_mismatched_sizes=ignore_mismatched_sizes, **kwargs
-        )
+        try:
+            loaded = super().from_pretrained(
+                pretrained_model_name_or_path, *args, ignore_mismatched_sizes=ignore_mismatched_sizes, **kwargs
+            )
+        except Exception as error:
+            # The class of safetensors, which these files do not import; its message names neither the model nor a remedy.
+            if type(error).__name__ != "SafetensorError":
+                raise
+            raise ValueError(
+                f"The weights of {pretrained_model_name_or_path} are damaged ({error}). Was a download or a copy interrupted? "
+                "Fetch them again."
+            ) from error
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if replaced:
             if not model.config.names_given:

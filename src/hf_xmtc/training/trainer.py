@@ -305,4 +305,8 @@ def public_arguments(args: XMTCTrainingArguments) -> dict:
     """The training arguments as plain JSON values, without tokens and without paths of this machine."""
     hidden = {"output_dir", "hub_token", "push_to_hub_token", "resume_from_checkpoint", "logging_dir", "run_name"}
     plain = (str, int, float, bool, type(None), list, dict)
-    return {key: value for key, value in args.to_dict().items() if key not in hidden and isinstance(value, plain)}
+    return {
+        key: os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
+        for key, value in args.to_dict().items()
+        if key not in hidden and isinstance(value, plain)
+    }

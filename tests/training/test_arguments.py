@@ -1,0 +1,34 @@
+import pytest
+
+from hf_xmtc import XMTCTrainingArguments
+
+
+def make(tmp_path, **settings) -> XMTCTrainingArguments:
+    return XMTCTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **settings)
+
+
+def test_defaults_evaluate_every_epoch_and_keep_the_best_model_by_ndcg_at_5(tmp_path):
+    args = make(tmp_path)
+    assert (args.eval_strategy, args.save_strategy, args.load_best_model_at_end) == ("epoch", "epoch", True)
+    assert (args.metric_for_best_model, args.greater_is_better) == ("nDCG@5", True)
+    assert args.restore_callback_states_from_checkpoint
+
+
+def test_a_loss_as_metric_is_better_when_smaller(tmp_path):
+    assert make(tmp_path, metric_for_best_model="loss").greater_is_better is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"eval_top_k": 3}, "eval_top_k=3, but P@5 .* Use eval_top_k=5 or more"),
+        ({"averaging_start_epoch": -1}, "averaging_start_epoch=-1; epochs count from 0"),
+        ({"early_stopping_patience": 0}, "early_stopping_patience=0, but it must be at least 1"),
+        ({"averaging_start_epoch": 1, "eval_strategy": "no"}, "averaging_start_epoch=1 with eval_strategy='no'"),
+        ({"early_stopping_patience": 2, "eval_strategy": "no"}, "early_stopping_patience=2 with eval_strategy='no'"),
+        ({"adaptive_gradient_clipping": True, "max_grad_norm": 0.0}, "max_grad_norm=0.0, which switches all clipping off"),
+    ],
+)
+def test_settings_that_would_do_nothing_or_harm_are_refused(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make(tmp_path, load_best_model_at_end=False, **settings)
