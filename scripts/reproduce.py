@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from result_table import Line, write_table
+
+from result_table import Line, RowResults, write_table
 
 __all__ = ["TABLES", "Row", "Table", "main", "missing_runs", "run_row", "run_table"]
 
@@ -134,16 +135,16 @@ def run_table(table: Table, row_names: list[str], seeds: list[int], results_dir:
         for seed in todo:
             logger.info(f"== {row.title}" + (f", seed {seed}" if row.seeded else ""))
             _write_json(_result_file(row, seed, results_dir), run_row(table, row, seed, work_dir))
-    results = {row.name: _results_of(row, results_dir) for row in table.rows}
-    if not any(results.values()):
+    runs = {row.name: _results_of(row, results_dir) for row in table.rows}
+    if not any(runs.values()):
         logger.info(f"There is no result in {results_dir} yet, so no table is written.")
         return
-    wanted = {row.name: len({*seeds, *_seeds_of(results)}) if row.seeded else 1 for row in table.rows}
-    titles = {row.name: row.title for row in table.rows}
-    lines = {row.name: row.line for row in table.rows}
-    stem = results_dir.parent / table.name
-    written = write_table(table.title, titles, lines, results, wanted, skipped, stem)
-    logger.info(written)
+    all_seeds = {*seeds, *(run["seed"] for row in table.rows if row.seeded for run in runs[row.name])}
+    table_rows = [
+        RowResults(row.name, row.title, row.line, len(all_seeds) if row.seeded else 1, runs[row.name], skipped.get(row.name))
+        for row in table.rows
+    ]
+    logger.info(write_table(table.title, table_rows, results_dir.parent / table.name))
 
 
 def missing_runs(row: Row, seeds: list[int], results_dir: Path) -> list[int]:
@@ -202,7 +203,7 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path) -> dict[str, A
         ],
         "recipe": recipe,
         "dataset": _dataset_sizes(recipe.get("dataset", table.dataset)),
-        "versions": _versions(),
+        "versions": _versions(row),
     }
 
 
@@ -213,11 +214,11 @@ def _dataset_sizes(dataset: str) -> dict[str, Any]:
     return {"name": info.source, "num_labels": info.num_labels, "num_documents": info.num_documents}
 
 
-def _versions() -> dict[str, str]:
+def _versions(row: Row) -> dict[str, str]:
     import hf_xmtc
 
-    others = {name: importlib.metadata.version(name) for name in ("torch", "transformers", "scikit-learn")}
-    return {"hf_xmtc": hf_xmtc.__version__, **others}
+    libraries = ("torch", "transformers") if row.script == "train.py" else ("scikit-learn",)
+    return {"hf_xmtc": hf_xmtc.__version__, **{name: importlib.metadata.version(name) for name in libraries}}
 
 
 def _backbone_folder(package: str) -> Path | None:
@@ -237,10 +238,6 @@ def _results_of(row: Row, results_dir: Path) -> list[dict[str, Any]]:
     return sorted(results, key=lambda result: result["seed"] or 0)
 
 
-def _seeds_of(results: dict[str, list[dict[str, Any]]]) -> set[int]:
-    return {result["seed"] for of_row in results.values() for result in of_row if result["seed"] is not None}
-
-
 def _refuse_changed_recipes(table: Table, results_dir: Path) -> None:
     """A mean over runs with different settings would mean nothing."""
     for row in table.rows:
@@ -250,7 +247,11 @@ def _refuse_changed_recipes(table: Table, results_dir: Path) -> None:
         wanted = yaml.safe_load(file.read_text(encoding="utf-8"))
         for result in _results_of(row, results_dir):
             used = result["recipe"]
-            changed = [f"{key} was {used[key]!r}, is now {wanted[key]!r}" for key in wanted if key in used and used[key] != wanted[key]]
+            changed = [
+                f"{key} was {used[key]!r}, is now {wanted[key]!r}"
+                for key in wanted
+                if key in used and used[key] != wanted[key]
+            ]
             if changed:
                 name = _result_file(row, result["seed"], results_dir).name
                 raise ValueError(

@@ -1,35 +1,54 @@
-"""From the result files of a table's runs to one page: the table as Markdown and JSON, and a picture of the validation curves."""
+"""From the results of a table's runs to one page: the table as Markdown and JSON, and a picture of the validation curves."""
 
 import json
-import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLUMNS", "Line", "Spread", "TableLine", "markdown", "plot_validation_curves", "summarize", "write_table"]
+__all__ = ["Line", "RowResults", "Spread", "as_json", "columns_of", "markdown", "plot_validation_curves", "write_table"]
 
+SPLIT = "test"
 METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5", "PSP@1", "PSP@3", "PSP@5")
 SECONDS = "seconds"
-COLUMNS = (*METRICS, SECONDS)
-SPLIT = "test"
+HEADINGS = {**{metric: metric for metric in METRICS}, SECONDS: "time, s"}
 CURVE_METRIC = "nDCG@5"
-
-Results = Mapping[str, Sequence[Mapping[str, Any]]]  # row → its result files
+NOTHING = "–"
 
 
 @dataclass(frozen=True)
 class Line:
-    """Colour and style of a curve, in matplotlib's names."""
+    """Colour and style of a validation curve, in matplotlib's names."""
 
     color: str
     style: str
 
 
 @dataclass(frozen=True)
+class RowResults:
+    """One row of the table with the results that are there.
+
+    Attributes:
+        name: Name of the row.
+        title: First cell of the row.
+        line: How its validation curve is drawn.
+        num_wanted: Runs it should have.
+        runs: Contents of its result files, by seed.
+        skipped: Why runs of it were left out, if they were.
+    """
+
+    name: str
+    title: str
+    line: Line
+    num_wanted: int
+    runs: Sequence[Mapping[str, Any]]
+    skipped: str | None = None
+
+
+@dataclass(frozen=True)
 class Spread:
-    """Mean of the runs and their sample standard deviation, which one run does not have."""
+    """Mean of some runs and their sample standard deviation, which a single run does not have."""
 
     mean: float
     sd: float | None
@@ -38,40 +57,153 @@ class Spread:
     def of(cls, values: Sequence[float]) -> "Spread":
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
-    def text(self, scale: float, digits: int) -> str:
-        mean = f"{scale * self.mean:.{digits}f}"
-        return mean if self.sd is None else f"{mean} ± {scale * self.sd:.{digits}f}"
+    def in_per_cent(self) -> "Spread":
+        return Spread(100 * self.mean, None if self.sd is None else 100 * self.sd)
 
 
-@dataclass(frozen=True)
-class TableLine:
-    """One row of the table: its columns over the runs that are there."""
+def columns_of(row: RowResults) -> dict[str, Spread]:
+    """The columns of a row over its runs; a column that no run has is left out.
 
-    title: str
-    num_runs: int
-    num_wanted: int
-    columns: dict[str, Spread]
-    train: dict[str, Spread]
+    Runs that were interrupted and resumed know only the seconds of their last part, so they are left out of the time.
+    """
+    columns = {metric: Spread.of([run["metrics"][SPLIT][metric] for run in row.runs]) for metric in METRICS if row.runs}
+    if seconds := [run["train"][SECONDS] for run in row.runs if "resumed_at_epoch" not in run["train"]]:
+        columns[SECONDS] = Spread.of(seconds)
+    return columns
 
 
-def summarize(titles: Mapping[str, str], results: Results, wanted: Mapping[str, int]) -> dict[str, TableLine]:
-    """Mean and standard deviation of every column.
+def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None) -> str:
+    """The table, what its numbers mean, and what is missing.
 
     Args:
-        titles: Row → first cell, in the order of the table.
-        results: Row → contents of its result files.
-        wanted: Row → number of runs it should have.
+        title: Heading.
+        rows: Rows in order; at least one has a run.
+        picture: File name of the validation curves.
+    """
+    cells = {row.name: _cells(columns_of(row)) for row in rows}
+    for column in HEADINGS:
+        _make_best_bold(cells, column)
+    heading = ["model", *HEADINGS.values(), "runs"]
+    table = [f"| {' | '.join(heading)} |", "| --- |" + " ---: |" * (len(heading) - 1)]
+    for row in rows:
+        values = [cells[row.name].get(column, NOTHING) for column in HEADINGS]
+        count = str(len(row.runs)) if len(row.runs) == row.num_wanted else f"{len(row.runs)} of {row.num_wanted}"
+        table.append(f"| {' | '.join([row.title, *values, count])} |")
+    parts = [f"# {title}", "\n".join(table), *_notes(rows)]
+    if picture:
+        parts.append(f"![{CURVE_METRIC} on validation]({picture})")
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(columns: Mapping[str, Spread]) -> dict[str, str]:
+    cells = {}
+    for column, spread in columns.items():
+        shown, digits = (spread, 0) if column == SECONDS else (spread.in_per_cent(), 2)
+        cells[column] = f"{shown.mean:.{digits}f}" + (f" ± {shown.sd:.{digits}f}" if shown.sd is not None else "")
+    return cells
+
+
+def _make_best_bold(cells: dict[str, dict[str, str]], column: str) -> None:
+    """By the means as they are shown, so that rows that look equal are both bold."""
+    means = {name: float(of_row[column].split()[0]) for name, of_row in cells.items() if column in of_row}
+    best = (min if column == SECONDS else max)(means.values(), default=None)
+    for name, mean in means.items():
+        if mean == best:
+            cells[name][column] = f"**{cells[name][column]}**"
+
+
+def _notes(rows: Sequence[RowResults]) -> list[str]:
+    runs = [run for row in rows for run in row.runs]
+    sizes = runs[0]["dataset"]
+    libraries = sorted({name for run in runs for name in run["versions"]})
+    documents = ", ".join(f"{split} {count:,}" for split, count in sizes["num_documents"].items())
+    notes = [
+        f"Data set {sizes['name']}: {sizes['num_labels']:,} labels; documents: {documents}.",
+        f"Metrics are per cent on the {SPLIT} split, mean ± sample standard deviation over the runs (one seed each; a row that "
+        "no seed changes has one run); labels that training never saw count as missed. Time is seconds of training, choice of "
+        "settings not included. The best value of a column is bold.",
+        "Threads: " + "; ".join(f"{row.title} {_distinct(row.runs, 'train', 'threads')}" for row in rows if row.runs) + ".",
+        "Versions: " + ", ".join(f"{name} {_distinct(runs, 'versions', name)}" for name in libraries) + ".",
+    ]
+    resumed = [
+        f"{row.title} ({count})" for row in rows if (count := sum("resumed_at_epoch" in run["train"] for run in row.runs))
+    ]
+    if resumed:
+        notes.append(f"Left out of the time because they were interrupted and resumed: {', '.join(resumed)}.")
+    for row in rows:
+        if len(row.runs) < row.num_wanted:
+            missing = f"Missing: {row.num_wanted - len(row.runs)} of {row.num_wanted} runs of {row.title}"
+            notes.append(f"{missing}; {row.skipped}." if row.skipped else f"{missing}.")
+    return notes
+
+
+def _distinct(runs: Sequence[Mapping[str, Any]], part: str, key: str) -> str:
+    return " and ".join(sorted({str(run[part][key]) for run in runs if key in run[part]}))
+
+
+def as_json(title: str, rows: Sequence[RowResults]) -> dict[str, Any]:
+    """The table for programs: fractions with all digits, and training figures beside the columns."""
+    content: dict[str, Any] = {
+        "title": title,
+        "split": SPLIT,
+        "dataset": next(row.runs[0]["dataset"] for row in rows if row.runs),
+    }
+    content["rows"] = {
+        row.name: {
+            "title": row.title,
+            "seeds": [run["seed"] for run in row.runs],
+            "num_wanted": row.num_wanted,
+            "skipped": row.skipped,
+            "columns": {column: asdict(spread) for column, spread in columns_of(row).items()},
+            "train": [run["train"] for run in row.runs],
+        }
+        for row in rows
+    }
+    return content
+
+
+def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path) -> None:
+    """Draw nDCG@5 on the validation split against steps, averaged over the runs at the steps that all of them have.
+
+    A model without steps, such as the SVM, is a horizontal line.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for row in rows:
+        if not row.runs:
+            continue
+        style = {"color": row.line.color, "linestyle": row.line.style, "label": row.title}
+        curve = _mean_curve(row.runs)
+        if curve:
+            axes.plot(*zip(*curve, strict=True), marker="o", markersize=3, **style)
+        else:
+            axes.axhline(100 * statistics.fmean(run["metrics"]["validation"][CURVE_METRIC] for run in row.runs), **style)
+    axes.set(title=title, xlabel="step", ylabel=f"{CURVE_METRIC} on validation, per cent")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=150)
+
+
+def _mean_curve(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    """Step and mean per cent."""
+    curves = [{point["step"]: 100 * point[CURVE_METRIC] for point in run["validation_curve"]} for run in runs]
+    steps = sorted(set.intersection(*(set(curve) for curve in curves)))
+    return [(step, statistics.fmean(curve[step] for curve in curves)) for step in steps]
+
+
+def write_table(title: str, rows: Sequence[RowResults], stem: Path) -> str:
+    """Write ``<stem>.md``, ``.json`` and ``.png``.
 
     Returns:
-        Row → its line; rows without a result have no columns.
+        The Markdown.
     """
-    lines = {}
-    for row, title in titles.items():
-        runs = results[row]
-        columns = {name: Spread.of([run["metrics"][SPLIT][name] for run in runs]) for name in METRICS} if runs else {}
-        keys = [key for key in runs[0]["train"] if all(key in run["train"] for run in runs)] if runs else []
-        train = {key: Spread.of([run["train"][key] for run in runs]) for key in keys}
-        if runs:
-            columns[SECONDS] = train[SECONDS]
-        lines[row] = TableLine(title, len(runs), wanted[row], columns, train)
-    return lines
+    names = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in ("md", "json", "png")}
+    plot_validation_curves(title, rows, names["png"])
+    names["json"].write_text(json.dumps(as_json(title, rows), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = markdown(title, rows, picture=names["png"].name)
+    names["md"].write_text(text, encoding="utf-8")
+    return text

@@ -5,7 +5,6 @@ import inspect
 import pytest
 import torch
 
-from hf_xmtc import LabelNames
 from models.families import LONG, NUM_LABELS, SHORT, make_batch, overwrite_parameters
 
 EMPTY: list[int] = []
@@ -14,14 +13,6 @@ EMPTY: list[int] = []
 def assert_same(ours: torch.Tensor, expected: torch.Tensor) -> None:
     """Equal but for the last bits, which depend on where in memory a tensor lies."""
     torch.testing.assert_close(ours, expected, rtol=2e-6, atol=2e-6)
-
-
-def label_parameters(model) -> list[str]:
-    """Names of the parameters whose shape depends on the number of labels."""
-    cornet = [f"cornet.blocks.{index}" for index in range(model.config.cornet_num_blocks)]
-    names = ["label_head.output.weight", "label_head.output.bias"]
-    names += [f"{block}.{part}" for block in cornet for part in ("to_context.weight", "to_labels.weight", "to_labels.bias")]
-    return names
 
 
 # ---- saving and opening ----------------------------------------------------------------------------------------------------
@@ -302,89 +293,3 @@ def test_parameter_groups_hold_every_trainable_parameter_once(model):
         if parameter.requires_grad:
             expected = parameter.dim() < 2 or "embedding" in name or "norm" in name.lower()
             assert (id(parameter) in without_decay) == expected, name
-
-
-# ---- changing the label space ----------------------------------------------------------------------------------------------
-
-
-def test_labels_with_known_names_keep_their_weights_wherever_they_move(family, tmp_path):
-    model = family.build(label_names=list("abcde"), cornet_num_blocks=2)
-    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
-    model.resize_labels(["new", "e", "b", "a", "other", "more"])
-    kept = {1: 4, 2: 1, 3: 0}
-    changed = label_parameters(model)
-    for name, parameter in model.named_parameters():
-        if name not in changed:
-            assert torch.equal(parameter, before[name]), name
-            continue
-        label_dim = 1 if name.endswith("to_context.weight") else 0
-        assert parameter.shape[label_dim] == 6 and parameter.isfinite().all()
-        for new, old in kept.items():
-            assert torch.equal(parameter.select(label_dim, new), before[name].select(label_dim, old)), name
-
-    assert model.config.num_labels == model.label_head.num_labels == 6
-    assert model.config.id2label[1] == "e"
-    batch = make_batch(model, [SHORT])
-    assert model(**batch, labels=torch.tensor([[5]])).logits.shape == (1, 6)
-    model.save_pretrained(tmp_path)
-    loaded = type(model).from_pretrained(tmp_path)
-    assert loaded.config.label_names == LabelNames(["new", "e", "b", "a", "other", "more"])
-    assert_same(loaded(**batch).logits, model(**batch).logits)
-
-
-@pytest.mark.parametrize("num_labels", [3, 8])
-def test_a_new_number_of_labels_keeps_the_first_ones(model, tmp_path, num_labels):
-    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
-    model.resize_labels(num_labels)
-    kept = min(num_labels, NUM_LABELS)
-    for name in label_parameters(model):
-        parameter, label_dim = model.get_parameter(name), 1 if name.endswith("to_context.weight") else 0
-        assert torch.equal(parameter.narrow(label_dim, 0, kept), before[name].narrow(label_dim, 0, kept)), name
-    model.save_pretrained(tmp_path)
-    loaded = type(model).from_pretrained(tmp_path)
-    assert loaded.config.num_labels == num_labels == len(loaded.config.id2label)
-    assert loaded(**make_batch(loaded, [SHORT])).logits.shape == (1, num_labels)
-
-
-# ---- AC-16: contradictory label settings -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"label_names": ["a", "b", "a"]}, "The label 'a' occurs twice, as label ids 0 and 2"),
-        ({"id2label": {0: "a", 1: "b", 2: "a"}}, "The label 'a' occurs twice"),
-        ({"label_names": ["a", "b"], "num_labels": 5}, "num_labels=5 but there are names for 2 labels"),
-        ({"id2label": {0: "a", 1: "b"}, "num_labels": 5}, "num_labels=5 but there are names for 2 labels"),
-        ({"id2label": {0: "a", 2: "b"}}, r"id2label has the ids \[0, 2\], so id 1 is missing"),
-        ({"id2label": {-1: "a", 0: "b"}}, "id -1 is negative"),
-        ({"label2id": {"a": 1, "b": 0}, "id2label": {0: "a", 1: "b"}}, "label2id gives 'a' the id 1, but .* it is 0"),
-        ({"num_labels": 0}, "num_labels=0, but a model needs at least one label"),
-        ({"label_names": ["a", 7]}, "Label id 1 is 7 of type int, but labels are strings"),
-        ({"problem_type": "single_label_classification"}, "problem_type='single_label_classification'"),
-    ],
-)
-def test_ac16_contradictory_label_settings_are_refused(family, settings, message):
-    with pytest.raises(ValueError, match=message):
-        family.build(**settings)
-
-
-def test_ac16_another_number_of_labels_needs_permission(model, tmp_path, warnings_logged):
-    overwrite_parameters(model)
-    model.save_pretrained(tmp_path)
-    for refused in ({"num_labels": 7}, {"config": model.config.__class__.from_pretrained(tmp_path, num_labels=7)}):
-        with pytest.raises(ValueError, match="The checkpoint has 5 labels but num_labels=7 was asked for"):
-            type(model).from_pretrained(tmp_path, **refused)
-    assert not warnings_logged()
-
-    opened = type(model).from_pretrained(tmp_path, num_labels=7, ignore_mismatched_sizes=True)
-    assert opened.config.num_labels == 7
-    new = label_parameters(model)
-    for name, parameter in opened.named_parameters():
-        if name in new:
-            assert 7 in parameter.shape and parameter.isfinite().all()
-            assert parameter.max() < 0.4 or parameter.min() > 0.6 or parameter.std() > 0, name
-        else:
-            assert torch.equal(parameter, model.get_parameter(name)), name
-    ours = [message for message in warnings_logged() if "5 labels were replaced by 7" in message]
-    assert len(ours) == 1

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from small_corpus import write_corpus
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
 from hf_xmtc.tokenization import train_word_tokenizer
+from small_corpus import write_corpus
 
 SIZES = {
     "num_cls_tokens": 2,
@@ -48,7 +48,9 @@ def make_model(corpus, tokenizer):
 def make_trainer(tmp_path, corpus, tokenizer, make_model):
     """A trainer on the corpus; keywords are training arguments, except those named here."""
 
-    def make(output="run", model=None, train_dataset=corpus["train"], eval_dataset=corpus["validation"], trainer=None, **args):
+    def make(
+        output="run", model=None, train_dataset=corpus["train"], eval_dataset=corpus["validation"], trainer=None, **args
+    ):
         settings = {
             "per_device_train_batch_size": 4,
             "per_device_eval_batch_size": 3,

@@ -23,7 +23,9 @@ def test_the_order_follows_from_seed_and_epoch_alone():
     sampler = LengthBucketedSampler(LENGTHS, batch_size=8, seed=0)
     epochs = [order_of(sampler, epoch) for epoch in range(3)]
     np.random.seed(5)
-    assert order_of(LengthBucketedSampler(LENGTHS, batch_size=8, seed=0), 2) == epochs[2]  # epochs 0 and 1 were never asked for
+    assert (
+        order_of(LengthBucketedSampler(LENGTHS, batch_size=8, seed=0), 2) == epochs[2]
+    )  # epochs 0 and 1 were never asked for
     assert epochs[0] != epochs[1] != epochs[2]
     assert order_of(LengthBucketedSampler(LENGTHS, batch_size=8, seed=1), 0) != epochs[0]
 

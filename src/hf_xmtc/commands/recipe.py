@@ -42,7 +42,6 @@ SAID_ELSEWHERE = (
     "logging_steps",
     "disable_tqdm",
     "report_to",
-    "greater_is_better",
     "dataloader_num_workers",
     "do_train",
 )
@@ -164,13 +163,15 @@ class Recipe:
         for key, value in settings.items():
             if isinstance(value, str) and os.path.exists(value):
                 settings[key] = os.path.basename(os.path.abspath(value))
-        defaults = {
-            entry.name: entry.default
-            for entry in dataclasses.fields(self.training)
-            if entry.default is not dataclasses.MISSING
-        }
-        for key, value in public_arguments(self.training).items():
-            if key in ALWAYS_LISTED or (key in defaults and value != defaults[key] and key not in SAID_ELSEWHERE):
+        # Defaults are taken from arguments with the same strategy, so that what follows from it is not listed as a choice.
+        given = self.training
+        followed = {key: getattr(given, key) for key in ("use_cpu", "eval_strategy", "metric_for_best_model")}
+        defaults = public_arguments(type(given)(output_dir="", load_best_model_at_end=False, **followed))
+        for entry in dataclasses.fields(given):
+            if entry.name in (*followed, "load_best_model_at_end"):
+                defaults[entry.name] = entry.default
+        for key, value in public_arguments(given).items():
+            if key in ALWAYS_LISTED or (value != defaults[key] and key not in SAID_ELSEWHERE):
                 settings[key] = value
         return settings
 
@@ -179,8 +180,9 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
     """Read the command line; ``--config FILE`` takes a YAML or JSON recipe whose values the command line may override.
 
     Raises:
-        SystemExit: On unknown arguments, as argparse does.
-        ValueError: If the recipe file names unknown settings.
+        SystemExit: If a value cannot be read, as argparse does.
+        FileNotFoundError: If there is no such recipe file.
+        ValueError: If command line or recipe file name unknown settings, or settings contradict each other.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = HfArgumentParser((ModelArguments, DataArguments, XMTCTrainingArguments), prog="hf-xmtc train")
@@ -192,7 +194,11 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
         known = {action.dest for action in parser._actions} - {"help", "config"}
         defaults.update(_read_recipe_file(path, known))
     parser.set_defaults(**defaults)
-    model, data, training, _ = parser.parse_args_into_dataclasses(args=argv, look_for_args_file=False)
+    model, data, training, _, unknown = parser.parse_args_into_dataclasses(
+        args=argv, look_for_args_file=False, return_remaining_strings=True
+    )
+    if unknown:
+        raise ValueError(f"hf-xmtc train does not know {' '.join(unknown)}; see hf-xmtc train --help.")
     return Recipe(model, data, training)
 
 

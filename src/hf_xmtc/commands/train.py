@@ -1,5 +1,6 @@
 """`hf-xmtc train`: from a data set to a trained, evaluated, publishable model folder."""
 
+import json
 import logging
 import os
 import shutil
@@ -66,7 +67,7 @@ def train(recipe: Recipe) -> Path:
 
     Returns:
         The folder: config.json, model.safetensors, tokenizer, labels.json, code, README.md (the card), metrics.json,
-        predictions/test.parquet, training_curve.png.
+        predictions/test.parquet, training_curve.png, training_log.json.
 
     Raises:
         FileExistsError: If the folder holds a finished model or anything else that would be overwritten.
@@ -89,7 +90,7 @@ def train(recipe: Recipe) -> Path:
     _refuse_useless_splits(statistics, args)
     _refuse_too_large(recipe, info, tokenizer)
 
-    settings = {**recipe.to_dict(), "dataset_fingerprint": info.fingerprint}
+    settings = {**recipe.to_dict(), "dataset_fingerprint": info.fingerprint, "processes": args.world_size}
     # The other processes look only after the main one has written, or they could meet a half-written folder.
     with args.main_process_first(local=False, desc="taking the output folder"):
         checkpoint = folder.claim(settings)
@@ -126,9 +127,9 @@ def _refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArgumen
     splits = statistics["splits"]
     if "validation" not in splits and args.eval_strategy != "no":
         raise ValueError(
-            f"{statistics['source']} has the splits {', '.join(splits)} and no validation split, but eval_strategy is "
-            f"{args.eval_strategy!s}. Hold a part of train out with --validation_fraction 0.1, or train without evaluation: "
-            "--eval_strategy no --load_best_model_at_end False."
+            f"{statistics['source']} has the splits {', '.join(splits)} and none for validation, on which models "
+            "are compared during training. Hold a part of train out with --validation_fraction 0.1, or train without "
+            "evaluation: --eval_strategy no --load_best_model_at_end False."
         )
     for split, numbers in splits.items():
         if numbers["num_documents"] == numbers["num_without_labels"]:
@@ -291,6 +292,7 @@ def _write_folder(
         folder.write_predictions(split, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
     title = f"{recipe.model.model_family} on {info.source}"
     plot_training_curve(trainer.state.log_history, folder.path / "training_curve.png", title)
+    (folder.path / "training_log.json").write_text(json.dumps(trainer.state.log_history, indent=1) + "\n", encoding="utf-8")
     card = card_from_folder(folder.path, dataset_name=info.source, dataset_license=info.license, metrics=metrics)
     (folder.path / "README.md").write_text(str(card), encoding="utf-8")
 

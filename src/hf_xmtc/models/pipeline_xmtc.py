@@ -50,6 +50,16 @@ class XMTCPipeline(Pipeline):
         top_k = parameters.get("top_k", DEFAULT_TOP_K)
         if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
             raise ValueError(f"top_k={top_k!r}, but it must be a whole number of at least 1, or None for all labels.")
+        max_length = parameters.get("max_length")
+        if max_length is not None:
+            # A tokenizer that is asked for fewer tokens than its special ones does not cut at all, and says nothing.
+            special, limit = self.tokenizer.num_special_tokens_to_add(), self.model.max_input_tokens
+            if max_length <= special:
+                raise ValueError(
+                    f"max_length={max_length} leaves no room for text beside the {special} special tokens of each text."
+                )
+            if limit is not None and max_length > limit:
+                raise ValueError(f"max_length={max_length}, but the model takes {limit} tokens. Lower it or leave it out.")
         # Only what the caller named is returned: the rest keeps its value from the pipeline's construction.
         preprocess = {key: parameters[key] for key in ("max_length",) if key in parameters}
         return preprocess, {key: parameters[key] for key in ("top_k",) if key in parameters}, {}

@@ -1,0 +1,76 @@
+"""Runs `hf-xmtc train` in this process, at sizes that take a second."""
+
+import logging
+
+import datasets
+import pytest
+import torch
+
+import hf_xmtc.commands.train as command
+from small_corpus import write_corpus
+
+TINY_MODEL = {
+    "cornet_context_size": 4,
+    "num_cls_tokens": 2,
+    "config_overrides": "hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=16",
+}
+TINY_TRAINING = {
+    "max_length_tokens": 8,
+    "min_document_frequency": 1,
+    "per_device_train_batch_size": 4,
+    "num_train_epochs": 2,
+    "learning_rate": 0.01,
+    "disable_tqdm": True,
+    "use_cpu": True,
+    "dataloader_pin_memory": False,
+}
+
+
+def as_arguments(**settings) -> list[str]:
+    """Settings as a command line; None leaves one out."""
+    return [text for key, value in settings.items() if value is not None for text in (f"--{key}", str(value))]
+
+
+@pytest.fixture(scope="session")
+def corpus_folder(tmp_path_factory):
+    """24 documents for training, 8 for validation, 7 for test; six labels."""
+    return write_corpus(tmp_path_factory.mktemp("corpora") / "small")
+
+
+@pytest.fixture(scope="module")
+def own_caches(tmp_path_factory):
+    """Keep the caches of data and of model code inside the tests' folder; one core, which is faster for tiny models."""
+    caches = tmp_path_factory.mktemp("caches")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", caches / "datasets")
+        patch.setenv("HF_MODULES_CACHE", str(caches / "modules"))
+        patch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
+        yield caches
+
+
+@pytest.fixture(scope="module")
+def train(own_caches, corpus_folder):
+    """Run the command and return what it told the user."""
+
+    def run(output_dir, **settings) -> str:
+        told = []
+        handler = logging.Handler()
+        handler.emit = lambda record: told.append(record.getMessage())
+        log = logging.getLogger("hf_xmtc.commands")
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        chosen = {"dataset": corpus_folder, "output_dir": output_dir, **TINY_MODEL, **TINY_TRAINING, **settings}
+        try:
+            command.main(as_arguments(**chosen))
+        finally:
+            log.removeHandler(handler)
+            torch.set_num_threads(1)
+        return "\n".join(told)
+
+    return run
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Leave out opening the folder in a fresh process, which takes seconds."""
+    monkeypatch.setattr(command, "check_reopens", lambda *args: 0.0)

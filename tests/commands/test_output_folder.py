@@ -1,0 +1,127 @@
+"""The folder of a training run: guarded before, written after, reopened in the end."""
+
+import json
+import subprocess
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from hf_xmtc import LabelNames
+from hf_xmtc.commands.output_folder import OutputFolder, check_reopens
+
+RECIPE = {"seed": 1, "dataset": "demo", "label_file": None}
+
+
+def write_checkpoint(folder: OutputFolder, step: int, complete: bool = True) -> None:
+    path = folder.checkpoints / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    (path / "model.safetensors").touch()
+    if complete:
+        (path / "trainer_state.json").write_text("{}")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return OutputFolder(tmp_path / "run")
+
+
+def test_a_new_and_an_empty_folder_are_free(folder):
+    assert folder.claim(RECIPE) is None
+    folder.path.mkdir()
+    assert folder.claim(RECIPE) is None
+
+
+def test_a_run_resumes_from_its_newest_complete_checkpoint(folder):
+    folder.begin(RECIPE)
+    assert folder.claim(RECIPE) is None
+    for step in (9, 10):
+        write_checkpoint(folder, step)
+    write_checkpoint(folder, 11, complete=False)  # interrupted while it was written
+    assert folder.claim(RECIPE).endswith("checkpoint-10")
+
+
+def test_an_unfinished_run_with_other_settings_is_refused_naming_them(folder):
+    folder.begin(RECIPE)
+    write_checkpoint(folder, 9)
+    with pytest.raises(
+        FileExistsError, match=r"other settings: seed was 1 and is now 2; warmup was None and is now 3\. Repeat"
+    ):
+        folder.claim({**RECIPE, "seed": 2, "warmup": 3})
+    assert json.loads((folder.path / "recipe.json").read_text()) == RECIPE
+
+
+def test_an_unfinished_run_without_a_checkpoint_has_nothing_to_lose(folder):
+    folder.begin(RECIPE)
+    write_checkpoint(folder, 9, complete=False)
+    assert folder.claim({**RECIPE, "seed": 2}) is None
+
+
+def test_a_finished_folder_is_refused(folder):
+    folder.begin(RECIPE)
+    folder.finish({"test": {"P@1": 0.5}})
+    assert json.loads((folder.path / "metrics.json").read_text()) == {"test": {"P@1": 0.5}}
+    with pytest.raises(
+        FileExistsError, match="run holds a finished model. Choose another --output_dir, or delete that folder"
+    ):
+        folder.claim(RECIPE)
+
+
+def test_other_content_is_refused(folder):
+    folder.path.mkdir()
+    (folder.path / "thesis.tex").touch()
+    with pytest.raises(FileExistsError, match=r"is not empty \(thesis.tex\) and was not made by hf-xmtc train"):
+        folder.refuse_if_taken()
+    with pytest.raises(FileExistsError, match="thesis.tex is a file"):
+        OutputFolder(folder.path / "thesis.tex").refuse_if_taken()
+
+
+def test_predictions_hold_ids_labels_scores_and_gold_row_by_row(folder):
+    folder.path.mkdir()
+    path = folder.write_predictions(
+        "test",
+        top_labels=np.array([[2, 0], [1, 2], [0, 1]]),
+        top_scores=np.array([[0.9, 0.5], [0.8, 0.1], [0.7, 0.2]], dtype=np.float32),
+        gold=np.array([[0, 3], [-100, -100], [2, -100]]),
+        names=LabelNames(["apple", "bread", "cheese"]),
+        unseen=["dates"],
+    )
+    rows = pq.read_table(path).to_pylist()
+    assert [row["row"] for row in rows] == [0, 1, 2]
+    assert [row["label_ids"] for row in rows] == [[2, 0], [1, 2], [0, 1]]
+    assert [row["labels"] for row in rows] == [["cheese", "apple"], ["bread", "cheese"], ["apple", "bread"]]
+    assert [row["gold"] for row in rows] == [["apple", "dates"], [], ["cheese"]]
+    assert rows[1]["scores"] == pytest.approx([0.8, 0.1])
+
+
+# ---- reopening -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_reopens_in_a_fresh_process_with_the_same_scores(tiny_model_folder):
+    texts = ["edit a text", "", "sound " * 100]
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny_model_folder), AutoModel.from_pretrained(tiny_model_folder).eval()
+    labels, scores = [], []
+    for text in texts:
+        with torch.no_grad():
+            output = model(**tokenizer([text], truncation=True, return_tensors="pt"), top_k=3)
+        labels.append([model.config.id2label[label_id] for label_id in output.top_labels[0].tolist()])
+        scores.append(output.top_scores[0].tolist())
+    assert check_reopens(tiny_model_folder, texts, labels, scores) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("status", "scores", "message"),
+    [
+        (0, [[0.5, 0.4]], "After reopening model, the label 'b' has the score 0.4 instead of 0.3"),
+        (0, [[0.5, float("nan")]], "the label 'b' has the score nan instead of 0.3"),
+        (1, [[0.5, 0.3]], "The model folder model does not open in a fresh process:\nOSError: no cornet.py"),
+    ],
+)
+def test_a_folder_that_does_not_open_or_scores_otherwise_is_an_error(monkeypatch, status, scores, message):
+    answer = SimpleNamespace(returncode=status, stdout=f"SCORES{json.dumps(scores)}\n", stderr="OSError: no cornet.py")
+    monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: answer)
+    with pytest.raises(RuntimeError, match=message):
+        check_reopens("model", ["a text"], [["a", "b"]], [[0.5, 0.3]])

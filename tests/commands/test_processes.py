@@ -1,0 +1,77 @@
+"""Processes that do not train together are refused. Those that do are in tests/scripts."""
+
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import torch
+import yaml
+
+from hf_xmtc import XMTCTrainingArguments
+from hf_xmtc.commands.processes import UnjoinedProcessesError, refuse_unjoined_processes, requested_processes
+
+LAUNCH = ["/env/bin/python", "/env/bin/accelerate", "launch"]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ([*LAUNCH, "--cpu", "--num_processes", "2", "scripts/train.py", "--num_processes", "7"], 2),
+        ([*LAUNCH, "--cpu", "--num-processes=3", "scripts/train.py"], 3),
+        ([*LAUNCH, "--num_processes", "1", "scripts/train.py"], 1),
+        (["/env/bin/accelerate-launch", "--num_processes", "2", "train.py"], 2),
+        (["python", "-m", "accelerate.commands.launch", "--num_processes", "2", "train.py"], 2),
+        (["python", "-m", "accelerate.commands.accelerate_cli", "launch", "--num_processes", "2", "train.py"], 2),
+        ([*LAUNCH, "--cpu", "scripts/train.py"], None),
+        (["/env/bin/python", "/env/bin/accelerate", "test"], None),
+        (["bash", "-c", "accelerate launch --num_processes 2 scripts/train.py"], None),
+        (["/env/bin/torchrun", "--nproc_per_node", "2", "scripts/train.py"], None),
+        ([], None),
+    ],
+)
+def test_the_number_of_processes_is_read_from_the_launchers_command_line(command, expected):
+    assert requested_processes(command) == expected
+
+
+def test_the_number_of_processes_may_stand_in_the_launchers_config_file(tmp_path):
+    settings = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "MULTI_CPU", "use_cpu": True, "num_processes": 2}
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(settings))
+    assert requested_processes([*LAUNCH, "--config_file", str(tmp_path / "two.yaml"), "scripts/train.py"]) == 2
+
+
+@pytest.fixture
+def args(tmp_path):
+    return XMTCTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+
+
+def launched_by(monkeypatch, command: list[str]) -> None:
+    process = SimpleNamespace(parent=lambda: SimpleNamespace(cmdline=lambda: command))
+    monkeypatch.setattr(psutil, "Process", lambda: process)
+
+
+def test_one_process_where_two_were_asked_for_is_refused(args, monkeypatch):
+    launched_by(monkeypatch, [*LAUNCH, "--cpu", "--num_processes", "2", "scripts/train.py"])
+    with pytest.raises(UnjoinedProcessesError, match="was asked for 2 processes but has started one, as it does with --cpu"):
+        refuse_unjoined_processes(args)
+    launched_by(monkeypatch, [*LAUNCH, "scripts/train.py"])
+    refuse_unjoined_processes(args)
+
+
+def test_a_parent_that_cannot_be_asked_is_no_hindrance(args, monkeypatch):
+    def cmdline():
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil, "Process", lambda: SimpleNamespace(parent=lambda: SimpleNamespace(cmdline=cmdline)))
+    refuse_unjoined_processes(args)
+    monkeypatch.setattr(psutil, "Process", lambda: SimpleNamespace(parent=lambda: None))
+    refuse_unjoined_processes(args)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="with an accelerator such processes join")
+def test_processes_that_did_not_join_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    args = XMTCTrainingArguments(output_dir=str(tmp_path), use_cpu=False)
+    with pytest.raises(
+        UnjoinedProcessesError, match=r"2 processes were started but did not join .*--use_cpu False .*torchrun"
+    ):
+        refuse_unjoined_processes(args)

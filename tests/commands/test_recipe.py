@@ -1,0 +1,139 @@
+"""From command line and recipe file to settings."""
+
+import json
+import os
+
+import pytest
+import torch
+
+from hf_xmtc.commands.recipe import ModelArguments, parse_recipe
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to_file(text: str, name: str = "recipe.yaml") -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path / name)
+
+    return to_file
+
+
+def test_without_arguments_the_demo_model_is_trained():
+    recipe = parse_recipe([])
+    assert (recipe.model.model_family, recipe.data.dataset, recipe.model.cornet_num_blocks) == ("bertxml", "demo", 2)
+    assert recipe.training.output_dir == "outputs/demo-bertxml"
+    # Processes join on a machine without accelerator only if training is told to use the CPU.
+    assert recipe.training.use_cpu == (not torch.accelerator.is_available())
+
+
+def test_a_recipe_file_sets_defaults_and_the_command_line_wins(write):
+    path = write("dataset: reviews\nlearning_rate: 1e-3\nnum_train_epochs: 7\nbf16: true\nseed: 5\nlabel_file: null\n")
+    recipe = parse_recipe(["--config", path, "--num_train_epochs", "2", "--seed=9"])
+    assert (recipe.data.dataset, recipe.data.label_file) == ("reviews", None)
+    assert recipe.training.learning_rate == 0.001  # which YAML reads as text
+    assert recipe.training.bf16 is True
+    assert (recipe.training.num_train_epochs, recipe.training.seed) == (2.0, 9)
+    assert parse_recipe([f"--config={path}"]).training.num_train_epochs == 7.0
+
+
+def test_a_recipe_can_be_json_and_hold_overrides_as_an_object(write):
+    path = write(json.dumps({"seed": 3, "config_overrides": {"hidden_size": 8, "layer_norm": "none"}}), "recipe.json")
+    recipe = parse_recipe(["--config", path])
+    assert recipe.training.seed == 3
+    assert recipe.model.config_settings()["hidden_size"] == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learning_rat: 0.1\ndataset: x\n", "names learning_rat, which hf-xmtc train does not know"),
+        ("config: other.yaml\n", "names config, which"),
+        ("- a\n- b\n", "must hold settings as 'name: value' lines, found a list"),
+        ("a: [1, 2\n", "is not valid YAML"),
+    ],
+)
+def test_a_recipe_that_cannot_be_read_is_refused(write, text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe(["--config", write(text)])
+
+
+def test_values_of_the_wrong_kind_are_refused_as_on_the_command_line(write, capsys):
+    with pytest.raises(SystemExit):
+        parse_recipe(["--config", write("max_length_tokens: 12.5\n")])
+    assert "invalid int value: '12.5'" in capsys.readouterr().err
+
+
+def test_unknown_arguments_are_named():
+    with pytest.raises(ValueError, match="hf-xmtc train does not know --learning_rat 1; see hf-xmtc train --help"):
+        parse_recipe(["--learning_rat", "1"])
+
+
+def test_a_missing_recipe_file_is_named(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match="no recipe file .*gone.yaml. Recipes of this project lie in scripts/recipes"
+    ):
+        parse_recipe(["--config", str(tmp_path / "gone.yaml")])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (None, {}),
+        ("hidden_size=300, layer_norm=none,pooler=true,bottleneck_size=null", None),
+        ('{"hidden_size": 300, "layer_norm": "none", "pooler": true, "bottleneck_size": null}', None),
+    ],
+)
+def test_overrides_are_read_from_pairs_and_from_json(overrides, expected):
+    if expected is None:
+        expected = {"hidden_size": 300, "layer_norm": "none", "pooler": True, "bottleneck_size": None}
+    settings = ModelArguments(config_overrides=overrides, cornet_num_blocks=1).config_settings()
+    assert settings == {"cornet_num_blocks": 1, "cornet_context_size": 1000, "num_cls_tokens": 5, **expected}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("hidden_size", "'hidden_size' has no '='"),
+        ('{"hidden_size": }', "is not valid JSON"),
+        ("hiden_size=3", "names 'hiden_size', which BertXMLConfig does not have. It has: .*hidden_size"),
+    ],
+)
+def test_overrides_that_cannot_be_used_are_refused(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        ModelArguments(config_overrides=overrides).config_settings()
+
+
+def test_the_recipe_lists_choices_without_paths_and_secrets(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    arguments = ["--dataset", str(tmp_path / "corpus"), "--output_dir", str(tmp_path / "out"), "--optim", "sgd"]
+    settings = parse_recipe([*arguments, "--hub_token", "hf_secret", "--logging_steps", "3"]).to_dict()
+    assert (settings["dataset"], settings["optim"], settings["learning_rate"]) == ("corpus", "sgd", 0.001)
+    text = json.dumps(settings)
+    assert str(tmp_path) not in text and "hf_secret" not in text
+    # What follows from other arguments, or says nothing about the result, is not listed.
+    assert not {"output_dir", "logging_steps", "use_cpu", "do_eval", "greater_is_better", "accelerator_config"} & set(
+        settings
+    )
+
+
+def test_a_strategy_is_listed_and_what_follows_from_it_is_not():
+    arguments = [
+        "--eval_strategy",
+        "steps",
+        "--save_strategy",
+        "steps",
+        "--save_steps",
+        "20",
+        "--metric_for_best_model",
+        "loss",
+    ]
+    settings = parse_recipe(arguments).to_dict()
+    assert (settings["eval_strategy"], settings["metric_for_best_model"]) == ("steps", "loss")
+    assert "do_eval" not in settings and "greater_is_better" not in settings
+    assert "eval_strategy" not in parse_recipe([]).to_dict()
+
+
+def test_a_file_named_after_the_script_changes_nothing(tmp_path, monkeypatch):
+    (tmp_path / "train.args").write_text("--seed 7")
+    monkeypatch.setattr("sys.argv", [os.path.join(tmp_path, "train.py")])
+    assert parse_recipe().training.seed == 42

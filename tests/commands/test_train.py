@@ -1,0 +1,339 @@
+"""`hf-xmtc train` from a data folder to a model folder, and everything it refuses."""
+
+import json
+import shutil
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, TrainerCallback, pipeline
+
+import hf_xmtc.commands.train as command
+from hf_xmtc.hub.verify import check_model_folder
+from hf_xmtc.training import XMTCTrainer
+from small_corpus import WORDS, make_documents, write_corpus, write_split
+
+TEXT_FILES = (".json", ".md", ".py", ".txt")
+
+
+@pytest.fixture(scope="module")
+def finished(train, tmp_path_factory):
+    """The folder of one whole run and what the run said."""
+    folder = tmp_path_factory.mktemp("runs") / "finished"
+    return folder, train(folder)
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Make the next runs break off before the step after the given one; undone by calling it with None."""
+
+    class Interrupted(Exception):
+        pass
+
+    class InterruptingTrainer(XMTCTrainer):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, callbacks=[StopBefore()], **kwargs)
+
+    class StopBefore(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            if state.global_step == InterruptingTrainer.step:
+                raise Interrupted
+
+    def at(step: int | None):
+        InterruptingTrainer.step = step
+        monkeypatch.setattr(command, "XMTCTrainer", InterruptingTrainer if step is not None else XMTCTrainer)
+        return pytest.raises(Interrupted) if step is not None else None
+
+    return at
+
+
+# ---- the folder ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_folder_is_complete_and_holds_no_pickle(finished):
+    folder, _ = finished
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "labels.json",
+        "README.md",
+        "metrics.json",
+        "recipe.json",
+        "training_args.json",
+        "training_curve.png",
+        "predictions/test.parquet",
+        "modeling_bertxml.py",
+        "configuration_bertxml.py",
+        "pipeline_xmtc.py",
+    } <= names
+    assert not [name for name in names if name.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle", ".tmp"))]
+    assert not (folder / "checkpoints").exists()
+    check_model_folder(folder).raise_for_problems()
+
+
+def test_no_file_tells_where_it_was_made(finished, corpus_folder, own_caches):
+    folder, _ = finished
+    for path in folder.rglob("*"):
+        if path.suffix in TEXT_FILES:
+            text = path.read_text(encoding="utf-8")
+            for secret in (folder.parent, corpus_folder.parent, own_caches):
+                assert str(secret) not in text, path.name
+    assert json.loads((folder / "recipe.json").read_text())["dataset"] == "small"
+
+
+def test_metrics_json_has_fractions_counts_and_costs(finished):
+    metrics = json.loads((finished[0] / "metrics.json").read_text())
+    assert set(metrics) == {"train", "validation", "test"}
+    for split, documents in (("validation", 8), ("test", 7)):
+        values = metrics[split]
+        assert {f"{name}@{k}" for name in ("P", "nDCG", "R", "PSP") for k in (1, 3, 5)} <= set(values)
+        assert all(0 <= value <= 1 for name, value in values.items() if not name.startswith("num_"))
+        assert (values["num_documents"], values["num_left_out"]) == (documents, 0)
+        assert not {"loss", "runtime"} & set(values)
+    assert {"seconds", "documents_per_second", "peak_memory_mb"} <= set(metrics["train"])
+    assert (metrics["train"]["steps"], metrics["train"]["epochs"], metrics["train"]["processes"]) == (12, 2.0, 1)
+    assert "resumed_at_epoch" not in metrics["train"]
+
+
+def test_predictions_are_in_data_order_and_are_those_of_the_model(finished):
+    folder, _ = finished
+    table = pq.read_table(folder / "predictions" / "test.parquet").to_pylist()
+    documents = make_documents(7, seed=2)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    assert [row["row"] for row in table] == list(range(7))
+    for row, (text, labels) in zip(table, documents, strict=True):
+        assert row["gold"] == labels
+        with torch.no_grad():
+            output = model(**tokenizer([text], truncation=True, return_tensors="pt"), top_k=10)
+        assert row["label_ids"] == output.top_labels[0].tolist()
+        np.testing.assert_allclose(row["scores"], output.top_scores[0].numpy(), atol=1e-6)
+        assert row["labels"] == [model.config.id2label[label_id] for label_id in row["label_ids"]]
+    hits = [row["labels"][0] in row["gold"] for row in table]
+    assert json.loads((folder / "metrics.json").read_text())["test"]["P@1"] == pytest.approx(np.mean(hits))
+
+
+def test_the_run_says_what_it_does(finished, corpus_folder):
+    _, told = finished
+    cut = sum(len(text.split()) > 6 for text, _ in make_documents(24, seed=0))  # 8 tokens, 2 of them CLS
+    assert cut > 0
+    assert f"train: {cut} of 24 documents are cut at 8 tokens." in told
+    assert "small: 6 labels" in told and "MiB are free on cpu" in told
+    assert "Reopened" in told and "the scores of 5 documents agree" in told
+    assert "test: P@1" in told and "hf-xmtc predict --model" in told
+    assert told.index("documents are cut") < told.index("Expected memory") < told.index("Reopened")
+
+
+def test_a_finished_folder_is_left_alone(finished, train):
+    folder, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    with pytest.raises(SystemExit, match="finished holds a finished model. Choose another --output_dir"):
+        train(folder)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+# ---- stopped and started again -------------------------------------------------------------------------------------------
+
+
+def test_ac21_an_interrupted_run_goes_on_and_ends_like_an_uninterrupted_one(finished, train, unchecked, interrupt, tmp_path):
+    with interrupt(8):
+        train(tmp_path / "parts")
+    assert not (tmp_path / "parts" / "metrics.json").exists()
+    interrupt(None)
+    told = train(tmp_path / "parts")
+    assert "Resuming from checkpoint-6." in told
+    whole, parts = (load_file(folder / "model.safetensors") for folder in (finished[0], tmp_path / "parts"))
+    assert max((whole[name] - parts[name]).abs().max() for name in whole) <= 1e-6
+    first, second = (json.loads((folder / "metrics.json").read_text()) for folder in (finished[0], tmp_path / "parts"))
+    assert first["test"] == pytest.approx(second["test"], abs=1e-6)
+    assert second["train"]["resumed_at_epoch"] == 1.0
+    assert not (tmp_path / "parts" / "checkpoints").exists()
+
+
+def test_ac21_other_settings_and_other_labels_are_not_resumed(train, unchecked, interrupt, tmp_path, corpus_folder):
+    folder = tmp_path / "run"
+    with interrupt(8):
+        train(folder)
+    with pytest.raises(SystemExit, match=r"unfinished run with other settings: learning_rate was 0.01 and is now 0.02"):
+        train(folder, learning_rate=0.02)
+    (tmp_path / "labels.json").write_text(json.dumps(sorted(WORDS, reverse=True)))
+    with pytest.raises(SystemExit, match=r"dataset_fingerprint was .*label_file was None and is now 'labels.json'"):
+        train(folder, label_file=tmp_path / "labels.json")
+    assert (folder / "checkpoints" / "checkpoint-6" / "trainer_state.json").exists()
+
+
+def test_a_run_stopped_before_its_first_checkpoint_can_be_replaced(train, unchecked, interrupt, tmp_path):
+    with interrupt(2):
+        train(tmp_path / "run")
+    interrupt(None)
+    train(tmp_path / "run", learning_rate=0.02, num_train_epochs=1)
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["learning_rate"] == 0.02
+
+
+def test_a_folder_that_does_not_reopen_is_not_finished(train, monkeypatch, tmp_path):
+    def fail(*args):
+        raise RuntimeError("does not open")
+
+    monkeypatch.setattr(command, "check_reopens", fail)
+    with pytest.raises(RuntimeError, match="does not open"):
+        train(tmp_path / "run", num_train_epochs=1)
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    monkeypatch.setattr(command, "check_reopens", lambda *args: 0.0)
+    assert "Resuming from checkpoint-6." in train(tmp_path / "run", num_train_epochs=1)
+    assert (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_a_foreign_folder_is_left_alone(train, tmp_path):
+    (tmp_path / "thesis.txt").write_text("three years of work")
+    with pytest.raises(SystemExit, match=r"is not empty \(thesis.txt\) and was not made by hf-xmtc train"):
+        train(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+# ---- data ----------------------------------------------------------------------------------------------------------------
+
+
+def test_ac20_data_without_labels_is_refused(train, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(write_corpus(tmp_path / "whole"), folder)
+    for split in ("train", "validation", "test"):
+        pq.write_table(pq.read_table(folder / f"{split}.parquet").drop_columns("labels"), folder / f"{split}.parquet")
+    with pytest.raises(SystemExit, match="labels"):
+        train(tmp_path / "run", dataset=folder)
+    assert not (tmp_path / "run").exists()
+
+
+def test_validation_is_carved_out_of_train_and_a_test_split_is_not_needed(train, unchecked, tmp_path):
+    folder = write_corpus(tmp_path / "data", train=60, validation=0, test=0)
+    told = train(tmp_path / "run", dataset=folder, max_steps=2)
+    assert "6 labels, validation taken from train" in told
+    assert "validation: P@1" in told
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert set(metrics) == {"train", "validation"}
+    assert metrics["validation"]["num_documents"] > 0
+    assert "test" not in (tmp_path / "run" / "README.md").read_text().split("## Results")[1].split("## Data")[0]
+
+
+def test_without_validation_training_needs_to_be_told_so(train, unchecked, tmp_path):
+    folder = write_corpus(tmp_path / "data", validation=0, test=0)
+    with pytest.raises(SystemExit, match="has the splits train and none for validation"):
+        train(tmp_path / "run", dataset=folder, validation_fraction=0)
+    assert not (tmp_path / "run").exists()
+    settings = {"eval_strategy": "no", "load_best_model_at_end": False, "max_steps": 2}
+    told = train(tmp_path / "run", dataset=folder, validation_fraction=0, **settings)
+    assert "There was no split to evaluate on." in told
+    assert set(json.loads((tmp_path / "run" / "metrics.json").read_text())) == {"train"}
+
+
+def test_a_split_in_which_nothing_is_labelled_is_refused_before_training(train, tmp_path):
+    folder = write_corpus(tmp_path / "data")
+    write_split(folder, "test", [("cat", []), ("song", [])])
+    with pytest.raises(SystemExit, match="None of the 2 documents in the test split of data has a label"):
+        train(tmp_path / "run", dataset=folder)
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_only_the_test_split_has_keep_their_names_in_the_predictions(train, unchecked, tmp_path):
+    folder = write_corpus(tmp_path / "data")
+    write_split(folder, "test", [("cat", ["zebra", "animal"]), ("song", ["music"])])
+    with pytest.warns(UserWarning, match="1 labels occur only in evaluation data, for example 'zebra'"):
+        train(tmp_path / "run", dataset=folder, max_steps=2)
+    table = pq.read_table(tmp_path / "run" / "predictions" / "test.parquet").to_pylist()
+    assert sorted(table[0]["gold"]) == ["animal", "zebra"]
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["R@5"] <= 0.75
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["num_labels"] == 6
+
+
+def test_only_the_first_documents_are_used_where_asked_for(train, unchecked, tmp_path):
+    told = train(tmp_path / "run", max_steps=1, max_train_documents=10, max_eval_documents=3)
+    assert "train: 10 documents" in told and "test: 3 documents" in told
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["num_documents"] == 3
+
+
+# ---- models --------------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_families_and_settings_are_refused(train, tmp_path):
+    with pytest.raises(SystemExit, match="model_family='bert' is unknown. The families are: bertxml"):
+        train(tmp_path / "run", model_family="bert")
+    with pytest.raises(SystemExit, match="config_overrides names 'hiden_size', which BertXMLConfig does not have. It has: "):
+        train(tmp_path / "run", config_overrides="hiden_size=3")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_does_not_fit_into_memory_is_refused(train, monkeypatch, tmp_path):
+    free = psutil.virtual_memory()._replace(available=2**10)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+    with pytest.raises(SystemExit, match="MemoryError: Expected memory: about .* 0 MiB are free on cpu. Lower per_device"):
+        train(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_word_embeddings_start_from_a_vector_file(train, unchecked, tmp_path):
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("".join(f"{word} {' '.join(['0.5'] * 16)}\n" for word in ("cat", "song", "unheard")))
+    told = train(tmp_path / "run", word_vectors=vectors, max_steps=1, learning_rate=0)
+    assert "2 of " in told and "words start from a pretrained vector" in told
+    tokenizer, model = (kind.from_pretrained(tmp_path / "run") for kind in (AutoTokenizer, AutoModel))
+    table = model.get_input_embeddings().weight
+    assert (table[tokenizer.convert_tokens_to_ids("cat")] == 0.5).all()
+    assert (table[tokenizer.convert_tokens_to_ids("dog")] != 0.5).all()
+    with pytest.raises(
+        SystemExit, match="word vectors have 16 dimensions but hidden_size=8. Add --config_overrides hidden_size=16"
+    ):
+        train(tmp_path / "other", word_vectors=vectors, config_overrides="hidden_size=8,num_attention_heads=2")
+
+
+@pytest.fixture
+def bert_folder(tmp_path, own_caches):
+    """A BERT of one layer with a tokenizer of the corpus's words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "of", *(word for group in WORDS.values() for word in group)]
+    engine = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    engine.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    PreTrainedTokenizerFast(tokenizer_object=engine, model_max_length=16, **special).save_pretrained(tmp_path / "bert")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=len(words), max_position_embeddings=16, **sizes)).save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def test_a_pretrained_encoder_is_fine_tuned_and_leaves_no_trace_of_its_folder(train, unchecked, bert_folder, tmp_path):
+    train(tmp_path / "run", backbone=bert_folder, config_overrides=None, max_steps=2)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["backbone_config"]["model_type"] == "bert"
+    for path in (tmp_path / "run").rglob("*"):
+        if path.suffix in TEXT_FILES:
+            assert str(tmp_path) not in path.read_text(encoding="utf-8"), path.name
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["backbone"] == "bert"
+    answers = pipeline("text-classification", model=str(tmp_path / "run"), trust_remote_code=True, top_k=None)("cat")
+    assert {answer["label"] for answer in answers} == set(WORDS)
+
+
+def test_the_check_compares_full_precision_after_training_in_bf16(train, monkeypatch, tmp_path):
+    compared = []
+
+    def compare(folder, texts, labels, scores):
+        tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True, top_k=None)
+        for text, row, own in zip(texts, labels, scores, strict=True):
+            answer = {entry["label"]: entry["score"] for entry in tagger(text)}
+            compared.append(max(abs(answer[label] - score) for label, score in zip(row, own, strict=True)))
+        return max(compared)
+
+    monkeypatch.setattr(command, "check_reopens", compare)
+    train(tmp_path / "run", bf16=True, max_steps=2)
+    assert len(compared) == 5 and max(compared) < 1e-5
+
+
+def test_errors_keep_their_traceback_when_debugging(train, tmp_path):
+    with pytest.raises(ValueError, match="model_family='bert' is unknown"):
+        train(tmp_path / "run", model_family="bert", log_level="debug")

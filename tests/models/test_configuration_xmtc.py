@@ -1,0 +1,177 @@
+import copy
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from transformers import AutoConfig
+
+from hf_xmtc import BertXMLConfig, BertXMLForXMTC, LabelNames
+
+TINY = {"vocab_size": 40, "num_cls_tokens": 2, "hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
+TINY |= {"max_position_embeddings": 16, "cornet_context_size": 4}
+
+
+def tiny_config(**settings) -> BertXMLConfig:
+    return BertXMLConfig(**{**TINY, **settings})
+
+
+@pytest.fixture
+def named_folder(tmp_path: Path) -> Path:
+    """A checkpoint with five named labels, in no alphabetical order."""
+    folder = tmp_path / "named"
+    BertXMLForXMTC(tiny_config(label_names=LabelNames(list("edcba"), names=["E!", None, None, None, None]))).save_pretrained(
+        folder
+    )
+    return folder
+
+
+# ---- config.json and labels.json -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_labels", [1, 2, 5])
+def test_the_number_of_labels_is_one_integer_in_config_json(tmp_path, num_labels):
+    tiny_config(num_labels=num_labels).save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    assert stored["num_labels"] == num_labels
+    assert not {"id2label", "label2id", "label_names"} & stored.keys()
+    assert not (tmp_path / "labels.json").exists()
+    assert BertXMLConfig.from_pretrained(tmp_path).num_labels == num_labels
+
+
+@pytest.mark.parametrize("opener", [BertXMLConfig, AutoConfig], ids=["own class", "AutoConfig"])
+def test_names_come_back_from_labels_json_in_their_order(named_folder, tmp_path, opener):
+    config = opener.from_pretrained(named_folder)
+    assert not config.names_given and config.has_label_names
+    assert config.id2label == dict(enumerate("edcba"))
+    assert config.label2id["a"] == 4
+    assert config.label_names.name_of(0) == "E!"
+    config.save_pretrained(tmp_path / "again")
+    assert LabelNames.load(tmp_path / "again") == LabelNames.load(named_folder)
+
+
+def test_ac14_a_reopened_model_names_its_outputs_in_training_order(named_folder):
+    model = BertXMLForXMTC.from_pretrained(named_folder)
+    assert [model.config.id2label[label_id] for label_id in range(5)] == list("edcba")
+
+
+def test_unread_names_survive_loading_and_saving(named_folder, tmp_path):
+    BertXMLForXMTC.from_pretrained(named_folder).save_pretrained(tmp_path / "second")
+    BertXMLForXMTC.from_pretrained(tmp_path / "second").save_pretrained(tmp_path / "second")
+    assert LabelNames.load(tmp_path / "second") == LabelNames.load(named_folder)
+
+
+def test_names_are_found_after_a_change_of_the_working_directory(named_folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(named_folder)
+    model = BertXMLForXMTC.from_pretrained(".")
+    monkeypatch.chdir(tmp_path)
+    assert model.config.id2label == dict(enumerate("edcba"))
+
+
+def test_labels_without_names_are_numbered():
+    config = tiny_config(num_labels=3)
+    assert config.id2label == {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
+    assert not config.has_label_names
+    assert tiny_config().num_labels == 2  # what transformers starts with
+
+
+def test_id2label_label2id_and_names_say_the_same():
+    for settings in (
+        {"label_names": ["x", "y"]},
+        {"id2label": {0: "x", 1: "y"}},
+        {"id2label": {"1": "y", "0": "x"}},  # as JSON stores it
+        {"label2id": {"x": 0, "y": 1}},
+        {"label2id": {"x": 0, "y": 1}, "id2label": {0: "x", 1: "y"}, "num_labels": 2},
+    ):
+        config = tiny_config(**settings)
+        assert config.num_labels == 2 and config.id2label == {0: "x", 1: "y"} and config.label2id == {"x": 0, "y": 1}
+
+
+def test_labels_can_be_renamed_when_opening_in_any_order_of_arguments(named_folder):
+    id2label, label2id = dict(enumerate("vwxyz")), {label: label_id for label_id, label in enumerate("vwxyz")}
+    for renamed in (
+        {"id2label": id2label, "label2id": label2id},
+        {"label2id": label2id, "id2label": id2label},
+        {"label_names": list("vwxyz")},
+    ):
+        assert BertXMLConfig.from_pretrained(named_folder, **renamed).id2label == id2label
+        assert BertXMLForXMTC.from_pretrained(named_folder, **renamed).config.id2label == id2label
+
+
+def test_names_of_another_number_are_refused_afterwards_too():
+    config = tiny_config(num_labels=3)
+    with pytest.raises(ValueError, match="names for 2 labels but num_labels=3.*resize_labels"):
+        config.label_names = ["a", "b"]
+    config.label_names = ["a", "b", "c"]
+    with pytest.raises(ValueError, match="num_labels=4 but there are names for 3 labels"):
+        config.num_labels = 4
+
+
+@pytest.mark.parametrize("opener", [BertXMLConfig, AutoConfig], ids=["own class", "AutoConfig"])
+def test_labels_json_of_another_length_is_refused_with_both_numbers(named_folder, opener):
+    LabelNames(["a", "b"]).save(named_folder)
+    config = opener.from_pretrained(named_folder)
+    with pytest.raises(ValueError, match="names 2 labels but the config has num_labels=5"):
+        _ = config.id2label
+
+
+def test_copies_and_dictionaries_carry_no_names(named_folder):
+    config = BertXMLConfig.from_pretrained(named_folder)
+    assert copy.deepcopy(config).id2label == config.id2label
+    assert "e" not in config.to_json_string().split('"')
+    assert BertXMLConfig.from_dict(config.to_dict()).num_labels == 5
+    assert config.id2label == dict(enumerate("edcba"))  # still there after the dictionary was made
+
+
+def test_ac18_a_hundred_thousand_labels_keep_the_config_small_and_opening_fast(tmp_path):
+    labels = [f"label number {label_id}" for label_id in range(100_000)]
+    model = BertXMLForXMTC(tiny_config(label_names=labels, cornet_num_blocks=0, hidden_size=2, num_attention_heads=1))
+    start = time.perf_counter()
+    model.save_pretrained(tmp_path)
+    loaded = BertXMLForXMTC.from_pretrained(tmp_path)
+    assert loaded.config.id2label[99_999] == "label number 99999"
+    assert time.perf_counter() - start < 10
+    assert os.path.getsize(tmp_path / "config.json") < 3_000
+    assert os.path.getsize(tmp_path / "labels.json") < 3_000_000
+    assert len(repr(loaded.config)) < 3_000
+
+
+# ---- other settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cornet_num_blocks": -1}, "cornet_num_blocks=-1 and cornet_context_size=4"),
+        ({"cornet_context_size": 0}, "cornet_num_blocks=2 and cornet_context_size=0"),
+        ({"cornet_activation": "gelu"}, "cornet_activation='gelu' is not one of sigmoid, relu, tanh, elu"),
+        ({"loss_reduction": "max"}, "loss_reduction='max' is not one of mean, sum_labels"),
+        ({"num_cls_tokens": 0}, "num_cls_tokens=0, but BertXML reads its features from at least one CLS token"),
+        ({"num_attention_heads": 3}, "hidden_size=8 is not a multiple of num_attention_heads=3"),
+        ({"layer_norm": "rms"}, "layer_norm='rms' is not one of pre, post, none"),
+        ({"hidden_act": "silu"}, "hidden_act='silu' is not one of gelu, relu"),
+        ({"max_position_embeddings": 2}, "takes 2 tokens but num_cls_tokens=2 of them are CLS tokens"),
+        ({"backbone_config": {"hidden_size": 8}}, r"has the fields \['hidden_size'\] but no model_type"),
+        ({"backbone_config": "bert-base-uncased"}, "backbone_config is 'bert-base-uncased', not the config"),
+    ],
+)
+def test_impossible_settings_are_refused_with_their_values(settings, message):
+    with pytest.raises(ValueError, match=message):
+        tiny_config(**settings)
+
+
+def test_a_backbone_config_states_sizes_once_and_nothing_of_this_machine(tmp_path):
+    backbone = AutoConfig.for_model(
+        "bert", vocab_size=40, hidden_size=8, num_attention_heads=2, name_or_path="/home/me/bert"
+    )
+    config = BertXMLConfig(backbone_config=backbone, num_labels=3, num_cls_tokens=2)
+    assert config.hidden_size == 8 and config.vocab_size == 40 and config.cls_token_ids == [38, 39]
+    config.save_pretrained(tmp_path)
+    text = (tmp_path / "config.json").read_text(encoding="utf-8")
+    assert "/home/me" not in text and "LABEL_0" not in text and "num_hidden_layers" not in json.loads(text)
+    loaded = BertXMLConfig.from_pretrained(tmp_path)
+    assert type(loaded.backbone_config) is type(backbone) and loaded.num_labels == 3
+    assert loaded.backbone_config.num_attention_heads == 2 and loaded.to_dict() == config.to_dict() | {
+        "_name_or_path": loaded.to_dict()["_name_or_path"]
+    }

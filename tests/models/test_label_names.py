@@ -1,0 +1,82 @@
+import copy
+import json
+import time
+
+import pytest
+
+from hf_xmtc import LabelNames
+
+
+def test_index_is_the_label_id_in_the_given_order(tmp_path):
+    names = LabelNames(["zebra", "ant", "mule"])
+    assert len(names) == 3 and names[0] == "zebra" and names.id_of("mule") == 2
+    assert names.ids == {"zebra": 0, "ant": 1, "mule": 2}
+    names.save(tmp_path)
+    assert json.loads((tmp_path / "labels.json").read_text(encoding="utf-8")) == ["zebra", "ant", "mule"]
+    assert LabelNames.load(tmp_path) == names
+
+
+def test_display_names_and_parents_survive_saving(tmp_path):
+    names = LabelNames(["a::b", "c", "d"], names=["a: b", None, ""], parents=[["a"], [], ["x", "y"]])
+    assert [names.name_of(label_id) for label_id in range(3)] == ["a: b", "c", "d"]
+    names.save(tmp_path / "labels.json")
+    stored = json.loads((tmp_path / "labels.json").read_text(encoding="utf-8"))
+    assert stored == [{"label": "a::b", "name": "a: b", "parents": ["a"]}, "c", {"label": "d", "parents": ["x", "y"]}]
+    loaded = LabelNames.load(tmp_path / "labels.json")
+    assert loaded == names and loaded.parents_of(2) == ["x", "y"] and loaded.parents_of(1) == []
+
+
+def test_accents_cjk_emoji_quotes_and_line_breaks_survive_saving(tmp_path):
+    labels = ["Ärzte", "心脏病", "🫀 heart", 'a "quoted", one', "two\nlines", "", " blank "]
+    LabelNames(labels).save(tmp_path)
+    assert LabelNames.load(tmp_path).labels == labels
+    assert "心脏病" in (tmp_path / "labels.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"labels": ["a", "b", "a"]}, "The label 'a' occurs twice, as label ids 0 and 2"),
+        ({"labels": ["a", 5]}, "Label id 1 is 5 of type int, but labels are strings"),
+        ({"labels": ["a", "b"], "names": ["A"]}, "There are 2 labels but 1 names"),
+        ({"labels": ["a"], "parents": [[], []]}, "There are 1 labels but 2 parents"),
+    ],
+)
+def test_contradictory_lists_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LabelNames(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('["a",', "is not valid JSON"),
+        ('{"0": "a"}', "must hold a JSON list with one entry per label, found a dict"),
+        ('["a", 5]', r"entry 1 is 5; expected a string or"),
+        ('["a", {"name": "b"}]', r"entry 1 is {'name': 'b'}; expected a string or"),
+        ('["a", "a"]', "The label 'a' occurs twice"),
+    ],
+)
+def test_damaged_files_are_refused_with_what_is_wrong(tmp_path, content, message):
+    (tmp_path / "labels.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        LabelNames.load(tmp_path)
+
+
+def test_an_unknown_label_is_a_key_error():
+    with pytest.raises(KeyError, match="'c'"):
+        LabelNames(["a", "b"]).id_of("c")
+
+
+def test_copies_are_free_and_the_repr_stays_short():
+    names = LabelNames([f"label {number}" for number in range(1000)])
+    assert copy.deepcopy(names) is names
+    assert repr(names) == "LabelNames(1000 labels: 'label 0', 'label 1', 'label 2', …)"
+
+
+def test_half_a_million_names_load_in_seconds(tmp_path):
+    names = LabelNames([f"label {number}" for number in range(500_000)])
+    names.save(tmp_path)
+    start = time.perf_counter()
+    assert len(LabelNames.load(tmp_path)) == 500_000
+    assert time.perf_counter() - start < 10

@@ -1,0 +1,175 @@
+"""Runs of a table are done once each, their recipes are sound, and one really runs."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+import reproduce
+from hf_xmtc import BertXMLConfig
+from hf_xmtc.commands.recipe import parse_recipe
+from reproduce import TABLES, Row, Table, missing_runs, run_row, run_table
+from result_table import METRICS, Line
+
+RECIPES = sorted((Path(reproduce.__file__).parent / "recipes").rglob("*.yaml"))
+LINE = Line("tab:blue", "solid")
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table of a row with seeds and one without; its recipe holds two settings."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "model.yaml").write_text("learning_rate: 0.001\nnum_cls_tokens: 5\n", encoding="utf-8")
+    rows = (Row("svm", "SVM", LINE, script="linear_peer.py", seeded=False), Row("model", "Model", LINE))
+    return Table("toy", "Toy", "demo", rows, recipes=tmp_path / "recipes")
+
+
+def finished(row, seed, **recipe):
+    return {
+        "row": row.name,
+        "seed": seed if row.seeded else None,
+        "metrics": {split: dict.fromkeys(METRICS, 0.5) for split in ("validation", "test")},
+        "train": {"seconds": 1.0, "threads": 2},
+        "validation_curve": [],
+        "recipe": recipe,
+        "dataset": {"name": "toy", "num_labels": 3, "num_documents": {"train": 5}},
+        "versions": {"torch": "2.13.0"},
+    }
+
+
+@pytest.fixture
+def runs_done(monkeypatch):
+    """Instead of training, note which runs were asked for."""
+    done = []
+
+    def note(table, row, seed, work_dir):
+        done.append((row.name, seed))
+        return finished(row, seed, learning_rate=0.001)
+
+    monkeypatch.setattr(reproduce, "run_row", note)
+    return done
+
+
+def test_what_is_there_is_not_run_again(table, tmp_path, runs_done):
+    folder = tmp_path / "results" / "toy"
+    run_table(table, ["model"], [2], folder, tmp_path / "work")
+    assert runs_done == [("model", 2)]
+    before = (folder / "model-seed2.json").read_bytes()
+    run_table(table, ["svm", "model"], [1, 2, 3], folder, tmp_path / "work")
+    assert runs_done[1:] == [("svm", 1), ("model", 1), ("model", 3)]
+    run_table(table, ["svm", "model"], [1, 2, 3], folder, tmp_path / "work")
+    assert len(runs_done) == 4
+    assert (folder / "model-seed2.json").read_bytes() == before
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "model-seed1.json",
+        "model-seed2.json",
+        "model-seed3.json",
+        "svm.json",
+    ]
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["toy", "toy.json", "toy.md", "toy.png"]
+
+
+def test_table_shows_all_rows_and_seeds_that_are_there_whatever_was_run(table, tmp_path, runs_done):
+    folder = tmp_path / "results" / "toy"
+    run_table(table, ["model"], [1, 2], folder, tmp_path / "work")
+    run_table(table, ["svm"], [3], folder, tmp_path / "work")
+    text = (tmp_path / "results" / "toy.md").read_text(encoding="utf-8")
+    assert "Missing: 1 of 3 runs of Model." in text and "runs of SVM" not in text
+
+
+def test_a_row_without_seed_has_one_run(table, tmp_path):
+    assert missing_runs(table.rows[0], [7, 8], tmp_path) == [7]
+    (tmp_path / "svm.json").touch()
+    assert missing_runs(table.rows[0], [9], tmp_path) == []
+
+
+def test_a_row_without_its_encoder_is_skipped_and_said(table, tmp_path, runs_done, caplog):
+    pretrained = Row("model", "Pretrained", LINE, backbone_package="no-such-encoder-package")
+    table = dataclasses.replace(table, rows=(table.rows[0], pretrained))
+    with caplog.at_level("INFO"):
+        run_table(table, ["svm", "model"], [1, 2], tmp_path / "results", tmp_path / "work")
+    assert runs_done == [("svm", 1)]
+    reason = "its encoder is not installed: pip install no-such-encoder-package"
+    assert f"Pretrained is skipped, {reason}" in caplog.text
+    assert f"Missing: 2 of 2 runs of Pretrained; {reason}." in (tmp_path / "toy.md").read_text(encoding="utf-8")
+
+
+def test_results_of_another_recipe_are_refused(table, tmp_path, runs_done):
+    run_table(table, ["model"], [1], tmp_path / "results", tmp_path / "work")
+    (table.recipes / "model.yaml").write_text("learning_rate: 0.002\n", encoding="utf-8")
+    with pytest.raises(
+        ValueError, match=r"model-seed1.json .* than model.yaml: learning_rate was 0.001, is now 0.002. Delete"
+    ):
+        run_table(table, ["model"], [1, 2], tmp_path / "results", tmp_path / "work")
+    assert runs_done == [("model", 1)]
+
+
+def test_an_unknown_row_is_refused(table, tmp_path):
+    with pytest.raises(ValueError, match="no row modle. Its rows are svm, model"):
+        run_table(table, ["modle"], [1], tmp_path / "results", tmp_path / "work")
+
+
+def test_a_failing_run_stops_the_table_and_leaves_no_result(table, tmp_path):
+    failing = Row("svm", "SVM", LINE, script="no_such_script.py", seeded=False)
+    table = dataclasses.replace(table, rows=(failing, table.rows[1]))
+    with pytest.raises(RuntimeError, match="SVM, seed 1, ended with exit code 2; .* to train this run anew delete"):
+        run_table(table, ["svm", "model"], [1], tmp_path / "results", tmp_path / "work")
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_recipes_are_understood(path, tmp_path):
+    recipe = parse_recipe(["--config", str(path), "--output_dir", str(tmp_path / "model")])
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    found = {**recipe.to_dict(), "dataset": recipe.data.dataset}
+    assert {name: found[name] for name in settings} == settings
+    assert BertXMLConfig(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings["cornet_num_blocks"]
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+def test_every_neural_row_has_a_recipe_and_the_other_way_round(table):
+    names = {row.name for row in table.rows if row.script == "train.py"}
+    assert names == {path.stem for path in table.recipes.glob("*.yaml")}
+
+
+def test_bertxml_and_cornetbertxml_differ_in_cornet_alone():
+    plain, cornet = (
+        yaml.safe_load((TABLES["demo"].recipes / f"{name}.yaml").read_text(encoding="utf-8"))
+        for name in ("bertxml", "cornet-bertxml")
+    )
+    assert plain.pop("cornet_num_blocks") == 0 and cornet.pop("cornet_num_blocks") == 2
+    cornet.pop("cornet_context_size")
+    assert plain == cornet
+
+
+@pytest.mark.filterwarnings("ignore:.*occur only in evaluation data")
+def test_one_run_of_a_row(tmp_path):
+    """The recipe of BertXML at a toy size, through the training script."""
+    row = next(row for row in TABLES["demo"].rows if row.name == "bertxml")
+    recipe = yaml.safe_load((TABLES["demo"].recipes / "bertxml.yaml").read_text(encoding="utf-8"))
+    recipe["config_overrides"] |= {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
+    recipe |= {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    recipe |= {
+        "max_train_documents": 60,
+        "max_eval_documents": 20,
+        "max_length_tokens": 16,
+        "per_device_train_batch_size": 8,
+    }
+    (tmp_path / "bertxml.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    table = dataclasses.replace(TABLES["demo"], recipes=tmp_path)
+    result = run_row(table, row, seed=7, work_dir=tmp_path / "work")
+    assert result["seed"] == result["recipe"]["seed"] == 7
+    assert [point["step"] for point in result["validation_curve"]] == [1, 2]
+    assert all(0 <= point["nDCG@5"] <= 1 for point in result["validation_curve"])
+    assert max(point["nDCG@5"] for point in result["validation_curve"]) == pytest.approx(
+        result["metrics"]["validation"]["nDCG@5"]
+    )
+    assert result["metrics"]["test"]["num_documents"] == 20
+    assert set(METRICS) <= set(result["metrics"]["test"])
+    assert result["train"]["steps"] == 2 and result["train"]["parameters"] > 0 and result["train"]["threads"] >= 1
+    assert result["dataset"]["num_labels"] == 572 and result["dataset"]["num_documents"]["train"] == 4563
+    assert set(result["versions"]) == {"torch", "transformers", "hf_xmtc"}
+    assert str(tmp_path) not in json.dumps(result) and not math.isnan(result["train"]["seconds"])

@@ -1,0 +1,107 @@
+"""Means, deviations, bold cells, missing runs and the picture of a table, from results made up here."""
+
+import json
+
+import pytest
+
+from result_table import METRICS, Line, RowResults, as_json, columns_of, markdown, plot_validation_curves, write_table
+
+
+def result(seed, value, seconds=100.0, curve=(), **train):
+    """A result file: every metric has the same value."""
+    return {
+        "seed": seed,
+        "metrics": {split: dict.fromkeys(METRICS, value) for split in ("validation", "test")},
+        "train": {"seconds": seconds, "threads": 2, **train},
+        "validation_curve": [{"step": step, "epoch": step / 10, "nDCG@5": height} for step, height in curve],
+        "recipe": {},
+        "dataset": {"name": "toy", "num_labels": 1234, "num_documents": {"train": 5000, "test": 70}},
+        "versions": {"torch": "2.13.0", "hf_xmtc": "0.1.0"},
+    }
+
+
+def row(name, runs, num_wanted=None, skipped=None):
+    return RowResults(name, name.upper(), Line("tab:blue", "solid"), num_wanted or len(runs), runs, skipped)
+
+
+def cells(text, title):
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {title} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_mean_and_sample_deviation_over_seeds():
+    columns = columns_of(row("a", [result(1, 0.80), result(2, 0.82), result(3, 0.87)]))
+    assert columns["P@1"].mean == pytest.approx(0.83)
+    assert columns["P@1"].sd == pytest.approx(((0.03**2 + 0.01**2 + 0.04**2) / 2) ** 0.5)
+    assert columns_of(row("a", [result(1, 0.8)]))["P@1"].sd is None
+
+
+def test_cells_are_per_cent_with_the_deviation_and_the_best_is_bold():
+    text = markdown("T", [row("a", [result(1, 0.5), result(2, 0.6)]), row("b", [result(None, 0.61, seconds=7.4)])])
+    assert cells(text, "A")[1] == "55.00 ± 7.07"
+    assert cells(text, "B")[1] == "**61.00**"
+    assert cells(text, "A")[-2:] == ["100 ± 0", "2"]
+    assert cells(text, "B")[-2:] == ["**7**", "1"]  # the shortest time is the best
+
+
+def test_rows_that_look_equal_are_both_bold():
+    text = markdown("T", [row("a", [result(1, 0.50001)]), row("b", [result(1, 0.5)])])
+    assert cells(text, "A")[1] == cells(text, "B")[1] == "**50.00**"
+
+
+def test_missing_and_skipped_runs_are_said():
+    rows = [
+        row("a", [result(1, 0.5)], num_wanted=3),
+        row("b", [], num_wanted=2, skipped="its encoder is not installed: pip install x"),
+        row("c", [result(1, 0.4)]),
+    ]
+    text = markdown("T", rows)
+    assert cells(text, "A")[-1] == "1 of 3" and cells(text, "C")[-1] == "1"
+    assert set(cells(text, "B")[1:-1]) == {"–"} and cells(text, "B")[-1] == "0 of 2"
+    assert "Missing: 2 of 3 runs of A." in text
+    assert "Missing: 2 of 2 runs of B; its encoder is not installed: pip install x." in text
+    assert "runs of C" not in text
+
+
+def test_a_resumed_run_does_not_count_for_the_time():
+    runs = [result(1, 0.5, seconds=100), result(2, 0.5, seconds=10, resumed_at_epoch=3)]
+    assert columns_of(row("a", runs))["seconds"].mean == 100
+    assert "interrupted and resumed: A (1)" in markdown("T", [row("a", runs)])
+
+
+def test_sizes_threads_and_versions_stand_below_the_table():
+    text = markdown("T", [row("a", [result(1, 0.5)])], picture="t.png")
+    assert "Data set toy: 1,234 labels; documents: train 5,000, test 70." in text
+    assert "Threads: A 2." in text and "hf_xmtc 0.1.0, torch 2.13.0" in text
+    assert "](t.png)" in text
+
+
+def test_json_keeps_fractions_with_all_digits():
+    content = as_json("T", [row("a", [result(1, 0.123456789)]), row("b", [])])
+    assert content["rows"]["a"]["columns"]["P@1"] == {"mean": 0.123456789, "sd": None}
+    assert content["rows"]["a"]["seeds"] == [1] and content["rows"]["b"]["columns"] == {}
+    assert json.loads(json.dumps(content)) == content
+
+
+def test_picture_draws_means_at_common_steps_in_the_lines_own_style(tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    drawn = []
+    monkeypatch.setattr(Axes, "legend", lambda axes: None)  # nothing is really drawn that it could name
+    monkeypatch.setattr(Axes, "plot", lambda axes, x, y, **style: drawn.append((x, y, style["color"], style["linestyle"])))
+    monkeypatch.setattr(Axes, "axhline", lambda axes, y, **style: drawn.append((y, style["linestyle"])))
+    runs = [result(1, 0.5, curve=[(10, 0.2), (20, 0.4)]), result(2, 0.5, curve=[(10, 0.4), (20, 0.5), (30, 0.6)])]
+    base = RowResults("b", "B", Line("tab:red", "dotted"), 2, runs)
+    svm = RowResults("svm", "SVM", Line("tab:gray", "dashed"), 1, [result(None, 0.7)])
+    plot_validation_curves("T", [base, svm, row("empty", [], 1)], tmp_path / "t.png")
+    (x, y, *style), (height, svm_style) = drawn
+    assert x == (10, 20) and y == pytest.approx((30, 45)) and style == ["tab:red", "dotted"]
+    assert height == pytest.approx(70) and svm_style == "dashed"
+
+
+def test_three_files_are_written(tmp_path):
+    runs = [result(1, 0.5, curve=[(10, 0.2), (20, 0.4)])]
+    text = write_table("Toy", [row("a", runs), row("b", [result(None, 0.4)])], tmp_path / "toy")
+    assert (tmp_path / "toy.md").read_text(encoding="utf-8") == text and "](toy.png)" in text
+    assert json.loads((tmp_path / "toy.json").read_text(encoding="utf-8"))["title"] == "Toy"
+    assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
