@@ -64,8 +64,8 @@ def test_values_of_the_wrong_kind_are_refused_as_on_the_command_line(write, caps
 
 
 def test_unknown_arguments_are_named():
-    with pytest.raises(ValueError, match="hf-xmtc train does not know --learning_rat 1; see hf-xmtc train --help"):
-        parse_recipe(["--learning_rat", "1"])
+    with pytest.raises(ValueError, match="hf-xmtc train does not know --no_such_argument 1; see hf-xmtc train --help"):
+        parse_recipe(["--no_such_argument", "1"])
 
 
 def test_a_missing_recipe_file_is_named(tmp_path):

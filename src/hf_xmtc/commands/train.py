@@ -27,7 +27,7 @@ from hf_xmtc.data import (
     summarize_statistics,
     tokenize_dataset,
 )
-from hf_xmtc.hub import card_from_folder
+from hf_xmtc.hub import card_from_folder, push_folder
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, load_word_vectors, read_vector_words, train_word_tokenizer
 from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments, estimate_memory, initialize_label_bias, plot_training_curve
@@ -90,7 +90,13 @@ def train(recipe: Recipe) -> Path:
     _refuse_useless_splits(statistics, args)
     _refuse_too_large(recipe, info, tokenizer)
 
-    settings = {**recipe.to_dict(), "dataset_fingerprint": info.fingerprint, "processes": args.world_size}
+    settings = {
+        **recipe.to_dict(),
+        "dataset_name": info.source,
+        "dataset_license": info.license,
+        "dataset_fingerprint": info.fingerprint,
+        "processes": args.world_size,
+    }
     # The other processes look only after the main one has written, or they could meet a half-written folder.
     with args.main_process_first(local=False, desc="taking the output folder"):
         checkpoint = folder.claim(settings)
@@ -101,6 +107,8 @@ def train(recipe: Recipe) -> Path:
     if recipe.model.label_bias_from_frequency:
         initialize_label_bias(model, label_counts(data["train"], info.num_labels), len(data["train"]))
     args.output_dir = str(folder.checkpoints)
+    # The Trainer would push its checkpoints while it trains; the finished folder is what others want.
+    push_to_hub, args.push_to_hub = args.push_to_hub, False
     trainer = XMTCTrainer(
         model,
         args,
@@ -115,8 +123,10 @@ def train(recipe: Recipe) -> Path:
         _write_folder(folder, trainer, metrics, predictions, info, recipe)
         _check_folder(folder, trainer, data, tokenized, info)
         folder.finish(metrics)
-        if not args.push_to_hub:
-            shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        if push_to_hub:
+            url = push_folder(folder.path, args.hub_model_id or folder.path.name, private=bool(args.hub_private_repo))
+            say(args, f"Pushed to {url}.")
     if args.parallel_mode == ParallelMode.DISTRIBUTED:
         torch.distributed.barrier()
     say(args, _closing_words(folder, metrics))
@@ -293,7 +303,7 @@ def _write_folder(
     title = f"{recipe.model.model_family} on {info.source}"
     plot_training_curve(trainer.state.log_history, folder.path / "training_curve.png", title)
     (folder.path / "training_log.json").write_text(json.dumps(trainer.state.log_history, indent=1) + "\n", encoding="utf-8")
-    card = card_from_folder(folder.path, dataset_name=info.source, dataset_license=info.license, metrics=metrics)
+    card = card_from_folder(folder.path, metrics=metrics)
     (folder.path / "README.md").write_text(str(card), encoding="utf-8")
 
 
