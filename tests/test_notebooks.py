@@ -8,10 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+import nbclient
+import nbformat
 import pytest
-
-nbformat = pytest.importorskip("nbformat")
-nbclient = pytest.importorskip("nbclient")
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "notebooks"
@@ -40,13 +39,13 @@ def texts_of(output) -> list[str]:
     """Everything readable in an output; pictures are not."""
     data = output.get("data", {})
     readable = [value for kind, value in data.items() if kind.startswith(("text/", "application/"))]
-    return [output.get("text", ""), *output.get("traceback", []), *(json.dumps(value) for value in readable)]
+    as_text = [value if isinstance(value, str) else json.dumps(value) for value in readable]
+    return [output.get("text", ""), *output.get("traceback", []), *as_text]
 
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Name of a kernel that is the Python of this test, whatever kernels the machine has."""
-    pytest.importorskip("ipykernel")
     folder = tmp_path / "jupyter" / "kernels" / "python3"
     folder.mkdir(parents=True)
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -56,12 +55,13 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "python3"
 
 
-def execute(notebook, kernel: str, folder: Path, **environment: str):
+def execute(notebook, kernel: str, folder: Path):
     """Run all cells with ``folder`` as the working directory; a cell that raises is a failure of the test."""
-    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(folder / "cache"), "HF_XMTC_NOTEBOOK_SMOKE": "1"}
+    offline = {"HF_HUB_OFFLINE": "1", "HF_XMTC_NOTEBOOK_SMOKE": "1"}
+    caches = dict.fromkeys(("HF_HOME", "HF_DATASETS_CACHE", "HF_MODULES_CACHE"), str(folder / "cache"))
     # The kernel finds the package where the test does, without it being installed.
     sources = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
-    settings = {**os.environ, **offline, "PYTHONPATH": sources, "OMP_NUM_THREADS": "1", **environment}
+    settings = {**os.environ, **offline, **caches, "PYTHONPATH": sources, "OMP_NUM_THREADS": "1"}
     client = nbclient.NotebookClient(
         notebook, kernel_name=kernel, timeout=MAX_SECONDS, resources={"metadata": {"path": str(folder)}}
     )
@@ -82,44 +82,58 @@ def test_ac35_notebook_runs_offline_in_another_folder(path, kernel, tmp_path):
     assert time.monotonic() - started < MAX_SECONDS
     errors = [output for cell in code_cells(done) for output in cell.outputs if output.output_type == "error"]
     assert errors == []
-    # All that it wrote is in one folder, which git ignores.
-    assert {entry.name for entry in folder.iterdir()} == {path.name, "cache", "outputs"}
-    assert (folder / "outputs" / "quickstart-tagger" / "model.safetensors").is_file()
+    # All that it wrote is in one folder.
+    assert {entry.name for entry in folder.iterdir()} <= {path.name, "cache", "outputs"}
 
 
-def test_ac35_the_run_fails_when_a_cell_fails(kernel, tmp_path):
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import hf_xmtc\nhf_xmtc.no_such_name")])
+def test_ac35_the_run_is_in_this_python_and_fails_when_a_cell_fails(kernel, tmp_path):
+    sources = ["import sys\n\nprint(sys.executable)", "import hf_xmtc\n\nhf_xmtc.no_such_name"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     with pytest.raises(nbclient.exceptions.CellExecutionError, match="no_such_name"):
         execute(notebook, kernel, tmp_path)
+    assert notebook.cells[0].outputs[0].text.strip() == sys.executable
 
 
-def test_ac35_the_install_cell_installs_only_where_the_package_is_missing(kernel, tmp_path):
+# In place of pip: shows the command as IPython passes it on.
+RECORD_PIP = """\
+from IPython.core.magic import register_line_magic
+
+@register_line_magic
+def pip(line):
+    print("pip", line)
+"""
+# The package disappears from the path, and so does the finder of an editable installation.
+HIDE_PACKAGE = """\
+import sys
+from pathlib import Path
+
+sys.path[:] = [entry for entry in sys.path if not (Path(entry) / "hf_xmtc").is_dir()]
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ([], ""),
+        ([HIDE_PACKAGE], 'pip install -q "hf_xmtc[train] @ git+https://github.com/hf-xmtc/hf_xmtc"\n'),
+    ],
+    ids=["there", "missing"],
+)
+def test_ac35_install_cell_installs_only_where_the_package_is_missing(before, expected, kernel, tmp_path):
     install = code_cells(read(FOLDER / "01_quickstart.ipynb"))[0].source
-    # pip stands aside for a recorder, which shows the command after IPython has filled it in.
-    record = (
-        "from IPython.core.magic import register_line_magic\n\n"
-        "@register_line_magic\n"
-        "def pip(line):\n"
-        "    print('pip', line)\n"
-    )
-    hide = "import sys\n\nsys.path[:] = [entry for entry in sys.path if not entry.startswith(SOURCES)]\n"
-    hide += "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in repr(finder).lower()]"
-
-    def printed(*before: str) -> str:
-        cells = [nbformat.v4.new_code_cell(source) for source in (record, *before, install)]
-        done = execute(nbformat.v4.new_notebook(cells=cells), kernel, tmp_path)
-        return "".join(output.get("text", "") for output in code_cells(done)[-1].outputs)
-
-    assert printed() == ""
-    missing = printed(f"SOURCES = {str(ROOT / 'src')!r}", hide)
-    assert missing.strip() == 'pip install -q "hf_xmtc[train] @ git+https://github.com/hf-xmtc/hf_xmtc"'
+    cells = [nbformat.v4.new_code_cell(source) for source in (RECORD_PIP, *before, install)]
+    done = execute(nbformat.v4.new_notebook(cells=cells), kernel, tmp_path)
+    assert "".join(output.get("text", "") for output in code_cells(done)[-1].outputs) == expected
 
 
 @each_notebook
 def test_ac35_first_code_cell_installs_before_the_package_is_imported(path):
     first, *others = [cell.source for cell in code_cells(read(path))]
     imports = re.compile(r"^\s*(?:import|from)\s+(\w+)", flags=re.MULTILINE)
-    assert re.search(r'^ *%pip install -q "hf_xmtc\[train\] @ git\+https://github\.com/\{REPOSITORY\}"$', first, re.MULTILINE)
+    assert re.search(
+        r'^ *%pip install -q "hf_xmtc\[train\] @ git\+https://github\.com/\{REPOSITORY\}"$', first, re.MULTILINE
+    )
     assert set(imports.findall(first)) <= sys.stdlib_module_names
     assert not any(re.search(r"%pip|!pip|pip install", source) for source in others)
     assert any("hf_xmtc" in imports.findall(source) for source in others)
@@ -148,12 +162,21 @@ def test_stored_outputs_are_small_complete_and_without_paths_of_a_machine(path):
 
 
 @pytest.mark.parametrize(
-    "text", ["/tmp/ipykernel_12/3.py:1: UserWarning", "in /home/ann/x.py", r"C:\Users\ann", "saved to /content/outputs"]
+    "text",
+    [
+        "/tmp/ipykernel_12/3.py:1: UserWarning",
+        "in /home/ann/x.py",
+        r"C:\Users\ann",
+        "saved to /content/outputs",
+        "line\n/work/x",
+    ],
 )
 def test_paths_of_a_machine_are_seen(text):
     assert MACHINE_PATH.search(text)
 
 
-@pytest.mark.parametrize("text", ["https://huggingface.co/home/x", "either/or", "outputs/my-data", "a 4 / 5", "devel::lang:c"])
+@pytest.mark.parametrize(
+    "text", ["https://huggingface.co/home/x", "either/or", "outputs/my-data", "a 4 / 5", "devel::lang:c"]
+)
 def test_other_slashes_are_not_taken_for_paths(text):
     assert not MACHINE_PATH.search(text)

@@ -1,6 +1,9 @@
-"""Runs `hf-xmtc train` in this process, at sizes that take a second."""
+"""Runs scripts/train.py in this process, at sizes that take a second."""
 
 import logging
+import runpy
+import sys
+from pathlib import Path
 
 import datasets
 import pytest
@@ -9,6 +12,7 @@ import torch
 import hf_xmtc.commands.train as command
 from small_corpus import write_corpus
 
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "train.py"
 TINY_MODEL = {
     "cornet_context_size": 4,
     "num_cls_tokens": 2,
@@ -50,7 +54,7 @@ def own_caches(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def train(own_caches, corpus_folder):
-    """Run the command and return what it told the user."""
+    """Run scripts/train.py and return what it told the user."""
 
     def run(output_dir, **settings) -> str:
         told = []
@@ -61,7 +65,9 @@ def train(own_caches, corpus_folder):
         log.setLevel(logging.INFO)
         chosen = {"dataset": corpus_folder, "output_dir": output_dir, **TINY_MODEL, **TINY_TRAINING, **settings}
         try:
-            command.main(as_arguments(**chosen))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "argv", [str(SCRIPT), *as_arguments(**chosen)])
+                runpy.run_path(str(SCRIPT), run_name="__main__")
         finally:
             log.removeHandler(handler)
             torch.set_num_threads(1)

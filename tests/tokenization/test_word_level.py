@@ -62,10 +62,32 @@ def test_texts_may_be_a_generator_in_any_order():
         ("!? ... --- \u2022", []),
     ],
 )
-def test_what_a_word_is(text, words):
-    tokenizer = train_word_tokenizer([text, "word"])
+def test_what_a_word_is_to_nltk(text, words):
+    tokenizer = train_word_tokenizer([text, "word"], word_splitting="nltk")
     tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
     assert tokens == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "libfoo-dev: a state-of-the-art C++ library",
+            ["libfoo", "dev", "a", "state", "of", "the", "art", "c++", "library"],
+        ),
+        ("snake_case 1,000 u.s. O'Brien", ["snake", "case", "1", "000", "u", "s", "o", "brien"]),
+        ("\u0939\u093f\u0928\u094d\u0926\u0940 k\u00e4y", ["\u0939\u093f\u0928\u094d\u0926\u0940", "k\u00e4y"]),
+        ("!? ... --- \u2022", []),
+    ],
+)
+def test_what_a_word_is_by_default(text, words):
+    tokenizer = train_word_tokenizer([text, "word"])
+    assert tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"]) == words
+
+
+def test_unknown_word_splitting_is_refused():
+    with pytest.raises(ValueError, match="word_splitting='spaces' is not one of alphanumeric, nltk"):
+        train_word_tokenizer(DOCUMENTS, word_splitting="spaces")
 
 
 def test_composed_and_decomposed_letters_are_one_word():

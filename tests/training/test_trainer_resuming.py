@@ -52,6 +52,7 @@ def largest_difference(first, second) -> float:
     [
         (EVERY_THREE_STEPS, 7),
         ({**EVERY_THREE_STEPS, "averaging_start_epoch": 0, "adaptive_gradient_clipping": True}, 7),
+        ({**EVERY_THREE_STEPS, "adaptive_gradient_clipping": True}, 10),
         (
             {
                 **EVERY_THREE_STEPS,
@@ -65,7 +66,7 @@ def largest_difference(first, second) -> float:
         ({"averaging_start_epoch": 1, "load_best_model_at_end": False}, 6),  # back to the end of the first epoch
         ({**EVERY_THREE_STEPS, "train_sampling_strategy": "random"}, 7),
     ],
-    ids=["plain", "averaging-and-clipping", "accumulation", "epoch-border", "random-order"],
+    ids=["plain", "averaging-and-clipping", "clipping", "accumulation", "epoch-border", "random-order"],
 )
 def test_ac21_a_resumed_run_equals_an_uninterrupted_one(corpus, make_trainer, settings, stop):
     settings = {"train_dataset": corpus["train"].select(range(8)), **EIGHT, **settings}

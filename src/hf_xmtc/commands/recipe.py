@@ -136,6 +136,10 @@ class DataArguments:
     min_document_frequency: int = field(
         default=2, metadata={"help": "Documents a word must occur in to enter the vocabulary."}
     )
+    word_splitting: str = field(
+        default="alphanumeric",
+        metadata={"help": "What a word is: alphanumeric runs, or nltk's words, which GloVe knows (compounds, clitics)."},
+    )
     word_vectors: str | None = field(
         default=None, metadata={"help": "GloVe or word2vec text file (.gz too) to start the word embeddings from."}
     )

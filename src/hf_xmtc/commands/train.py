@@ -199,6 +199,7 @@ def _build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFa
         min_document_frequency=recipe.data.min_document_frequency,
         max_length=max_length,
         num_cls_tokens=recipe.model.num_cls_tokens,
+        word_splitting=recipe.data.word_splitting,
         frequent_first=read_vector_words(vectors) if vectors else None,
     )
 

@@ -10,13 +10,13 @@ from transformers import PreTrainedTokenizerFast
 
 from .multi_cls import add_cls_tokens
 
-__all__ = ["PAD_TOKEN", "UNK_TOKEN", "WORD_PATTERN", "train_word_tokenizer"]
+__all__ = ["PAD_TOKEN", "UNK_TOKEN", "WORD_PATTERNS", "train_word_tokenizer"]
 
 PAD_TOKEN = "[PAD]"
 UNK_TOKEN = "[UNK]"
 
-# What a word is, alternative by alternative (`\w` of the Unicode tables: letters, marks, digits, underscore):
-WORD_PATTERN = (
+# The words of NLTK's tokenizer, alternative by alternative (`\w` of the Unicode tables: letters, marks, digits, underscore):
+_NLTK_WORD = (
     r"n't\b|'(?:s|re|ve|ll|d|m)\b"  # English clitics are words of their own, as in GloVe: it 's, do n't
     r"|(?:(?!n't\b)\w)+"  # a run of word characters, and
     r"(?:(?:[-.]"  # after an inner hyphen or full stop more of it: state-of-the-art, u.s, libc.so
@@ -25,6 +25,12 @@ WORD_PATTERN = (
     r")\w+)*"
     r"\+*"  # c++, gtk+
 )
+
+# What a word is, by the name that `word_splitting` takes.
+WORD_PATTERNS = {
+    "alphanumeric": r"[^\W_]+\+*",  # a run of letters and digits: libfoo-dev is libfoo and dev
+    "nltk": _NLTK_WORD,
+}
 
 
 def train_word_tokenizer(
@@ -35,6 +41,7 @@ def train_word_tokenizer(
     max_length: int = 512,
     num_cls_tokens: int = 0,
     lowercase: bool = True,
+    word_splitting: str = "alphanumeric",
     frequent_first: Collection[str] | None = None,
 ) -> PreTrainedTokenizerFast:
     """Build the vocabulary of the training texts and wrap it as a fast tokenizer.
@@ -50,6 +57,9 @@ def train_word_tokenizer(
         max_length: Tokens a document is cut to, CLS tokens included; stored as ``model_max_length``.
         num_cls_tokens: CLS tokens M put before every text, see `add_cls_tokens`.
         lowercase: Whether upper and lower case are one word.
+        word_splitting: ``alphanumeric`` takes every run of letters and digits for a word, so that the parts of ``libfoo-dev``
+            are known where the whole is new; ``nltk`` keeps compounds and splits clitics (``do n't``) as the authors do, which
+            is what pretrained word vectors such as GloVe know.
         frequent_first: Words that go first among those of equal document frequency: the ones with a pretrained
             vector, see `read_vector_words`.
 
@@ -74,6 +84,8 @@ def train_word_tokenizer(
         )
     if min_document_frequency < 1:
         raise ValueError(f"min_document_frequency={min_document_frequency} must be at least 1; 1 keeps every word.")
+    if word_splitting not in WORD_PATTERNS:
+        raise ValueError(f"word_splitting={word_splitting!r} is not one of {', '.join(WORD_PATTERNS)}.")
     if num_cls_tokens < 0:
         raise ValueError(f"num_cls_tokens={num_cls_tokens} must be 0 or more; 0 puts no CLS token before texts.")
     if max_length <= num_cls_tokens:
@@ -82,7 +94,7 @@ def train_word_tokenizer(
             "max_length counts the CLS tokens too: use the number of words to keep plus num_cls_tokens."
         )
     normalizer = _word_normalizer(lowercase)
-    pre_tokenizer = pre_tokenizers.Split(Regex(WORD_PATTERN), behavior="removed", invert=True)
+    pre_tokenizer = pre_tokenizers.Split(Regex(WORD_PATTERNS[word_splitting]), behavior="removed", invert=True)
     words = _words_by_frequency(
         _document_frequencies(texts, normalizer, pre_tokenizer), min_document_frequency, frequent_first or ()
     )
