@@ -87,5 +87,5 @@ def test_ac15_labels_only_in_evaluation_data_get_ids_of_their_own_and_one_warnin
 def test_a_cached_data_set_warns_again(write_folder, load):
     folder = write_folder(train=ROWS, test=[("t", ["z"])])
     for _ in range(2):
-        with pytest.warns(UserWarning, match="1 labels occur only in evaluation data"):
+        with pytest.warns(UserWarning, match="1 label occurs only in evaluation data"):
             load(folder, validation_fraction=0)

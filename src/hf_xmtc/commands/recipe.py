@@ -38,6 +38,7 @@ ALWAYS_LISTED = (
 )
 SAID_ELSEWHERE = (
     "use_cpu",
+    "dataloader_pin_memory",
     "output_dir",
     "logging_steps",
     "disable_tqdm",
@@ -169,7 +170,7 @@ class Recipe:
                 settings[key] = os.path.basename(os.path.abspath(value))
         # Defaults are taken from arguments with the same strategy, so that what follows from it is not listed as a choice.
         given = self.training
-        followed = {key: getattr(given, key) for key in ("use_cpu", "eval_strategy", "metric_for_best_model")}
+        followed = {key: getattr(given, key) for key in ("use_cpu", "dataloader_pin_memory", "eval_strategy", "metric_for_best_model")}
         defaults = public_arguments(type(given)(output_dir="", load_best_model_at_end=False, **followed))
         for entry in dataclasses.fields(given):
             if entry.name in (*followed, "load_best_model_at_end"):
@@ -191,8 +192,9 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = HfArgumentParser((ModelArguments, DataArguments, XMTCTrainingArguments), prog="hf-xmtc train")
     parser.add_argument("--config", help="YAML or JSON recipe; arguments on the command line win.")
-    # On a machine without accelerator, processes join only if training is told to use the CPU.
-    defaults = {"output_dir": DEFAULT_OUTPUT_DIR, "use_cpu": not torch.accelerator.is_available()}
+    # The parser does not know the defaults that a bool computes for itself, here from whether there is an accelerator.
+    accelerator = torch.accelerator.is_available()
+    defaults = {"output_dir": DEFAULT_OUTPUT_DIR, "use_cpu": not accelerator, "dataloader_pin_memory": accelerator}
     path = _config_path(argv)
     if path is not None:
         known = {action.dest for action in parser._actions} - {"help", "config"}

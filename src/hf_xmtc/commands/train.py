@@ -212,12 +212,7 @@ def _build_model(
     settings = {"label_names": info.names, **recipe.model.config_settings()}
     if recipe.model.backbone:
         return _model_on_backbone(model_class, recipe, settings, tokenizer, on_meta)
-    config = config_class(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=recipe.data.max_length_tokens,
-        pad_token_id=tokenizer.pad_token_id,
-        **settings,
-    )
+    config = config_class.for_tokenizer(tokenizer, **settings)
     if on_meta:
         with torch.device("meta"):
             return model_class(config)

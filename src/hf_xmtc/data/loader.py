@@ -140,7 +140,7 @@ def _warn_about(source: Source, info: LabelInfo) -> None:
     if info.evaluation_only:
         documents = ", ".join(f"{count} in {split}" for split, count in info.num_with_unseen_labels.items() if count)
         warnings.warn(
-            f"{source.name}: {len(info.evaluation_only)} labels occur only in evaluation data, for example "
+            f"{source.name}: {len(info.evaluation_only)} label{'s' if len(info.evaluation_only) > 1 else ''} occur{'' if len(info.evaluation_only) > 1 else 's'} only in evaluation data, for example "
             f"{info.evaluation_only[0]!r} (documents affected: {documents}). No model trained on this data can predict "
             f"them; they have label ids from {info.num_labels} on and recall counts them as missed unless told otherwise.",
             stacklevel=3,

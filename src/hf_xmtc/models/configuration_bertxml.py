@@ -85,6 +85,24 @@ class BertXMLConfig(XMTCConfig):
         super().__post_init__(**kwargs)
 
     @classmethod
+    def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "BertXMLConfig":
+        """Settings that fit a tokenizer with CLS tokens: vocabulary, limit, padding and the number of CLS tokens.
+
+        Args:
+            tokenizer: From `hf_xmtc.tokenization.train_word_tokenizer` or `add_cls_tokens`.
+            settings: Further fields, which win over the tokenizer's.
+        """
+        derived = {
+            "vocab_size": len(tokenizer),
+            "max_position_embeddings": tokenizer.model_max_length,
+            "pad_token_id": tokenizer.pad_token_id,
+            "num_cls_tokens": sum(
+                token.startswith("[CLS_") for token in tokenizer.convert_ids_to_tokens(tokenizer("")["input_ids"])
+            ),
+        }
+        return cls(**{**derived, **settings})
+
+    @classmethod
     def reproduction(cls, **settings: Any) -> "BertXMLConfig":
         """The numerics of the CorNet authors' code: no layer norm, ReLU, a pooler between two ELUs, CLS-only last layer.
 

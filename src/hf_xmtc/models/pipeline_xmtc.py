@@ -34,6 +34,11 @@ class XMTCPipeline(Pipeline):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        if self.tokenizer is None:
+            raise ValueError(
+                f"The pipeline got a {type(self.model).__name__} and no tokenizer. Pass tokenizer=…, or the folder that holds both."
+            )
+        self.model.eval()  # a model straight from training would still drop out
         self.model.check_tokenizer(self.tokenizer)
         limit = self.model.max_input_tokens
         if limit is not None and self.tokenizer.model_max_length > limit:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from transformers import TrainingArguments
 
 __all__ = ["XMTCTrainingArguments"]
@@ -39,6 +40,13 @@ class XMTCTrainingArguments(TrainingArguments):
         metadata={"help": "group_by_length puts similarly long documents into a batch; or random."},
     )
     logging_steps: float = field(default=20, metadata={"help": "Steps between two log lines."})
+    use_cpu: bool = field(
+        default_factory=lambda: not torch.accelerator.is_available(),
+        metadata={"help": "Train on the CPU; set where there is no accelerator, or several processes would not join."},
+    )
+    dataloader_pin_memory: bool = field(
+        default_factory=torch.accelerator.is_available, metadata={"help": "Pin host memory for copies to an accelerator."}
+    )
     eval_top_k: int = field(
         default=10, metadata={"help": "Labels kept per document in evaluation and predictions, at least 5."}
     )

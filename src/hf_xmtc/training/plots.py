@@ -1,20 +1,30 @@
 """The picture of a training run."""
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["plot_training_curve"]
 
 
 def plot_training_curve(
-    log_history: list[dict], path: str | os.PathLike, title: str, metrics: tuple[str, ...] = ("P@1", "nDCG@5", "PSP@5")
-) -> None:
+    log_history: list[dict],
+    path: str | os.PathLike | None = None,
+    title: str = "",
+    metrics: tuple[str, ...] = ("P@1", "nDCG@5", "PSP@5"),
+) -> "Figure":
     """Draw training loss and validation metrics against steps.
 
     Args:
         log_history: `trainer.state.log_history`.
-        path: PNG file to write.
+        path: PNG file to write; None to draw only.
         title: Heading of the picture.
         metrics: Validation metrics to draw, where they were logged.
+
+    Returns:
+        The matplotlib figure, which a notebook shows as it is.
     """
     # The object interface leaves the user's matplotlib backend and state alone.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -30,6 +40,8 @@ def plot_training_curve(
         if points:
             loss_axes.plot(*zip(*points, strict=True), style, label=name, markersize=3)
     loss_axes.set(xlabel="step", ylabel="loss", yscale="log")
+    loss_axes.yaxis.set_major_formatter("{x:.3g}")
+    loss_axes.yaxis.set_minor_formatter("{x:.3g}")
     if losses or validation_losses:
         loss_axes.legend()
     for metric in metrics:
@@ -39,4 +51,6 @@ def plot_training_curve(
     metric_axes.set(xlabel="step", ylabel="validation, per cent")
     if metric_axes.lines:
         metric_axes.legend()
-    figure.savefig(path, dpi=150)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure

@@ -23,6 +23,9 @@ from .weight_averaging import WeightAveraging
 
 __all__ = ["XMTCTrainer", "public_arguments"]
 
+# What evaluation reports of `ranking_report`: the field's headline metrics. More would only widen every log line.
+REPORTED = {f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in (1, 3, 5)} | {"R@5", "num_documents", "num_left_out"}
+
 CLIPPING_FILE = "gradient_clipping.json"
 ARGUMENTS_FILE = "training_args.json"
 
@@ -188,13 +191,14 @@ class XMTCTrainer(Trainer):
     def _ranking_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         _, top_labels = prediction.predictions
         unseen = self.num_labels if self.args.ignore_unseen_labels else None
-        return ranking_report(
+        report = ranking_report(
             top_labels,
             prediction.label_ids,
             ks=(1, 3, 5),
             inverse_propensity=self._propensity_for(prediction.label_ids),
             ignore_unseen=unseen,
         )
+        return {name: value for name, value in report.items() if name in REPORTED}
 
     def _propensity_for(self, positives: np.ndarray) -> np.ndarray | None:
         """Extend the weights to labels that training never saw: the formula's value for a count of zero."""
