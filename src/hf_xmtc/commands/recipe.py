@@ -170,7 +170,10 @@ class Recipe:
                 settings[key] = os.path.basename(os.path.abspath(value))
         # Defaults are taken from arguments with the same strategy, so that what follows from it is not listed as a choice.
         given = self.training
-        followed = {key: getattr(given, key) for key in ("use_cpu", "dataloader_pin_memory", "eval_strategy", "metric_for_best_model")}
+        followed = {
+            key: getattr(given, key)
+            for key in ("use_cpu", "dataloader_pin_memory", "eval_strategy", "metric_for_best_model")
+        }
         defaults = public_arguments(type(given)(output_dir="", load_best_model_at_end=False, **followed))
         for entry in dataclasses.fields(given):
             if entry.name in (*followed, "load_best_model_at_end"):
