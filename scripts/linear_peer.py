@@ -7,9 +7,7 @@ validation split. Related: DiSMEC (Babbar and Schölkopf, 2017), the same classi
 
 import argparse
 import itertools
-import json
 import logging
-import resource
 import sys
 import time
 from pathlib import Path
@@ -18,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset, DatasetDict
 
+from hf_xmtc.commands.output_folder import OutputFolder
+from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.data import label_counts, label_info_of, load_xmtc_dataset
 from hf_xmtc.metrics import inverse_propensity, ranking_report
 
@@ -52,6 +52,7 @@ GRID = [Settings(*values) for values in itertools.product((1, 2), (1, 2), (0.25,
 # As in the evaluation of the neural models: nDCG@5 chooses, and cut-offs and propensity constants are the trainer's defaults.
 CHOOSE_BY = "nDCG@5"
 CUT_OFFS = (1, 3, 5)
+MODEL_FAMILY = "linear_svm"
 
 
 class LinearPeer:
@@ -155,13 +156,11 @@ def run(data: DatasetDict, grid: list[Settings]) -> tuple[dict[str, Any], dict[s
         "seconds": round(seconds, 1),
         "choosing_seconds": round(chosen - started, 1),
         "documents_per_second": round(len(data["train"]) / seconds, 1),
-        "peak_memory_mb": round(
-            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-        ),
+        "peak_memory_mb": peak_memory_mb(),
         "parameters": peer.num_parameters,
         "threads": 1,
     }
-    recipe = {"model_family": "linear_svm", "dataset": info.source, **settings._asdict(), "sublinear_tf": True}
+    recipe = {"model_family": MODEL_FAMILY, "dataset": info.source, **settings._asdict(), "sublinear_tf": True}
     recipe |= {"grid": [list(tried) for tried in grid], "dataset_fingerprint": info.fingerprint}
     return metrics, recipe
 
@@ -173,10 +172,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help="Folder for metrics.json and recipe.json.")
     arguments = parser.parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    metrics, recipe = run(load_xmtc_dataset(arguments.dataset), GRID)
-    arguments.output_dir.mkdir(parents=True, exist_ok=True)
-    for name, content in (("recipe.json", recipe), ("metrics.json", metrics)):
-        (arguments.output_dir / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    folder = OutputFolder(arguments.output_dir)
+    try:
+        # Before the minutes of work. No neural run has this recipe, so one that can be resumed is not overwritten either.
+        folder.claim({"model_family": MODEL_FAMILY})
+        metrics, recipe = run(load_xmtc_dataset(arguments.dataset), GRID)
+    except (OSError, ValueError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    folder.begin(recipe)
+    folder.finish(metrics)
     values = "   ".join(f"{name} {100 * metrics['test'][name]:.2f}" for name in ("P@1", "P@3", "P@5", CHOOSE_BY))
     logger.info(f"test: {values}   ({metrics['train']['seconds']:.0f} s of training)")
 

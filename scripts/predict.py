@@ -1,4 +1,4 @@
-"""Tag a file of texts: ``python scripts/predict.py --model outputs/demo --input texts.txt --output tags.jsonl``."""
+"""Tag a file of texts: ``python scripts/predict.py --model outputs/demo-bertxml --input texts.txt --output tags.jsonl``."""
 
 from hf_xmtc.commands.predict import main
 

@@ -1,4 +1,4 @@
-"""Publish a model folder: ``python scripts/push_to_hub.py --model outputs/demo --repo_id user/name``."""
+"""Publish a model folder: ``python scripts/push_to_hub.py --model outputs/demo-bertxml --repo_id user/name``."""
 
 import sys
 

@@ -1,16 +1,18 @@
 """Reproduce a table of results: ``python scripts/reproduce.py --table demo``.
 
 A table has rows, a row has one run per seed, and a finished run is one small JSON file in ``scripts/results/<table>/``. Runs whose
-file is there are not repeated, an interrupted one goes on from its last checkpoint, so the same command always finishes the
-table. At the end it writes ``scripts/results/<table>.md``, ``.json`` and ``.png`` from all files that are there.
+file is there are not repeated, an interrupted one goes on from its last checkpoint and a finished model is not trained again, so
+the same command always finishes the table. At the end it writes ``scripts/results/<table>.md``, ``.json`` and ``.png`` from all
+files that are there.
 """
 
 import argparse
+import dataclasses
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import logging
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +21,11 @@ from typing import Any
 
 import yaml
 
+import hf_xmtc
+from hf_xmtc.commands.json_files import write_json
+from hf_xmtc.commands.output_folder import METRICS_FILE, RECIPE_FILE
+from hf_xmtc.commands.processes import usable_cores
+from hf_xmtc.commands.recipe import SAID_ELSEWHERE, DataArguments, ModelArguments
 from result_table import Line, RowResults, write_table
 
 __all__ = ["TABLES", "Row", "Table", "main", "missing_runs", "run_row", "run_table"]
@@ -27,6 +34,14 @@ logger = logging.getLogger(__name__)
 
 SCRIPTS = Path(__file__).resolve().parent
 CURVE_METRIC = "nDCG@5"
+FINGERPRINT = "dataset_fingerprint"
+# What a recipe file can say, and what holds where it does not. Left out is what decides nothing or is on the command line.
+DEFAULTS = {
+    entry.name: entry.default
+    for settings in (ModelArguments, DataArguments, hf_xmtc.XMTCTrainingArguments)
+    for entry in dataclasses.fields(settings)
+    if entry.name not in {*SAID_ELSEWHERE, "seed", "backbone"}
+}
 
 
 @dataclass(frozen=True)
@@ -117,13 +132,13 @@ def run_table(table: Table, row_names: list[str], seeds: list[int], results_dir:
         work_dir: Folder of the model folders.
 
     Raises:
-        ValueError: If a row is unknown, or the recipe of a row has changed since a result of it was made.
+        ValueError: If a row is unknown, or results are of another recipe than the row's, or not of one recipe or one data set.
         RuntimeError: If a run fails.
     """
     rows = {row.name: row for row in table.rows}
     if unknown := [name for name in row_names if name not in rows]:
         raise ValueError(f"Table {table.name!r} has no row {', '.join(unknown)}. Its rows are {', '.join(rows)}.")
-    _refuse_changed_recipes(table, results_dir)
+    _refuse_mixed_results(table, results_dir)
     skipped = {}
     for name in row_names:
         row = rows[name]
@@ -134,7 +149,8 @@ def run_table(table: Table, row_names: list[str], seeds: list[int], results_dir:
             continue
         for seed in todo:
             logger.info(f"== {row.title}" + (f", seed {seed}" if row.seeded else ""))
-            _write_json(_result_file(row, seed, results_dir), run_row(table, row, seed, work_dir))
+            write_json(_result_file(row, seed, results_dir), run_row(table, row, seed, work_dir))
+            _refuse_mixed_results(table, results_dir)
     runs = {row.name: _results_of(row, results_dir) for row in table.rows}
     if not any(runs.values()):
         logger.info(f"There is no result in {results_dir} yet, so no table is written.")
@@ -156,6 +172,8 @@ def missing_runs(row: Row, seeds: list[int], results_dir: Path) -> list[int]:
 def run_row(table: Table, row: Row, seed: int, work_dir: Path) -> dict[str, Any]:
     """Train and evaluate one row with one seed, in a process of its own.
 
+    A model that is there already, because the table was interrupted just then, is read and not trained again.
+
     Returns:
         What the result file holds: metrics, training figures, validation curve, recipe, data set sizes and versions, and no
         path of this machine.
@@ -164,6 +182,9 @@ def run_row(table: Table, row: Row, seed: int, work_dir: Path) -> dict[str, Any]
         RuntimeError: If the script fails.
     """
     folder = work_dir / (f"{row.name}-seed{seed}" if row.seeded else row.name)
+    if (folder / METRICS_FILE).exists():
+        logger.info(f"{folder} holds the finished model.")
+        return _read_result(table, row, seed, folder)
     command = [sys.executable, str(SCRIPTS / row.script), "--output_dir", str(folder)]
     if row.script == "train.py":
         command += ["--config", str(table.recipes / f"{row.name}.yaml"), "--seed", str(seed)]
@@ -181,21 +202,20 @@ def run_row(table: Table, row: Row, seed: int, work_dir: Path) -> dict[str, Any]
 
 
 def _read_result(table: Table, row: Row, seed: int, folder: Path) -> dict[str, Any]:
-    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    metrics = json.loads((folder / METRICS_FILE).read_text(encoding="utf-8"))
+    recipe = json.loads((folder / RECIPE_FILE).read_text(encoding="utf-8"))
     if row.backbone_package:
         recipe["backbone"] = row.backbone_package  # its folder means nothing on another machine
     log = folder / "training_log.json"
     history = json.loads(log.read_text(encoding="utf-8")) if log.exists() else []  # the SVM has no steps
     train = metrics.pop("train")
-    # On a CPU scripts/train.py gives its single process one thread per core.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "table": table.name,
         "row": row.name,
         "seed": seed if row.seeded else None,
         "metrics": metrics,
-        "train": {"threads": cores, **train},
+        # On a CPU scripts/train.py gives its single process one thread per core.
+        "train": {"threads": usable_cores(), **train},
         "validation_curve": [
             {"step": entry["step"], "epoch": entry["epoch"], CURVE_METRIC: entry[f"eval_{CURVE_METRIC}"]}
             for entry in history
@@ -208,15 +228,11 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path) -> dict[str, A
 
 
 def _dataset_sizes(dataset: str) -> dict[str, Any]:
-    from hf_xmtc import label_info_of, load_xmtc_dataset
-
-    info = label_info_of(load_xmtc_dataset(dataset))
+    info = hf_xmtc.label_info_of(hf_xmtc.load_xmtc_dataset(dataset))
     return {"name": info.source, "num_labels": info.num_labels, "num_documents": info.num_documents}
 
 
 def _versions(row: Row) -> dict[str, str]:
-    import hf_xmtc
-
     libraries = ("torch", "transformers") if row.script == "train.py" else ("scikit-learn",)
     return {"hf_xmtc": hf_xmtc.__version__, **{name: importlib.metadata.version(name) for name in libraries}}
 
@@ -238,33 +254,52 @@ def _results_of(row: Row, results_dir: Path) -> list[dict[str, Any]]:
     return sorted(results, key=lambda result: result["seed"] or 0)
 
 
-def _refuse_changed_recipes(table: Table, results_dir: Path) -> None:
-    """A mean over runs with different settings would mean nothing."""
+def _refuse_mixed_results(table: Table, results_dir: Path) -> None:
+    """A mean over runs with different settings, or a comparison of rows on different data, would mean nothing."""
+    fingerprints = {}
     for row in table.rows:
-        if row.script != "train.py":
-            continue
-        file = table.recipes / f"{row.name}.yaml"
-        wanted = yaml.safe_load(file.read_text(encoding="utf-8"))
-        for result in _results_of(row, results_dir):
-            used = result["recipe"]
-            changed = [
-                f"{key} was {used[key]!r}, is now {wanted[key]!r}"
-                for key in wanted
-                if key in used and used[key] != wanted[key]
-            ]
-            if changed:
-                name = _result_file(row, result["seed"], results_dir).name
-                raise ValueError(
-                    f"{name} was made with another recipe than {file.name}: {'; '.join(changed)}. Delete the result and its "
-                    "model folder to run it anew, or restore the recipe."
-                )
+        recipes = {
+            _result_file(row, result["seed"], results_dir).name: result["recipe"] for result in _results_of(row, results_dir)
+        }
+        if row.script == "train.py":
+            for name, recipe in recipes.items():
+                _refuse_changed_recipe(table.recipes / f"{row.name}.yaml", name, recipe)
+        _refuse_differences(recipes)
+        fingerprints |= {
+            name: {FINGERPRINT: recipe[FINGERPRINT]} for name, recipe in recipes.items() if FINGERPRINT in recipe
+        }
+    _refuse_differences(fingerprints)
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+def _refuse_changed_recipe(file: Path, name: str, used: dict[str, Any]) -> None:
+    """Refuse the result ``name`` if its recipe file says something else now."""
+    wanted = yaml.safe_load(file.read_text(encoding="utf-8"))
+    # The recipe of a result leaves out what has its default, and so may a recipe file.
+    changed = [
+        f"{key} was {used.get(key, default)!r}, is now {wanted.get(key, default)!r}"
+        for key, default in DEFAULTS.items()
+        if (key in wanted or key in used) and used.get(key, default) != wanted.get(key, default)
+    ]
+    if changed:
+        raise ValueError(
+            f"{name} was made with another recipe than {file.name}: {'; '.join(changed)}. Delete the result and its "
+            "model folder to run it anew, or restore the recipe."
+        )
+
+
+def _refuse_differences(recipes: dict[str, dict[str, Any]]) -> None:
+    """Refuse recipes, by the names of their result files, that differ in more than the seed."""
+    for (first, expected), (name, recipe) in itertools.pairwise(recipes.items()):
+        different = [
+            f"{key} is {expected.get(key)!r} in {first} and {recipe.get(key)!r} in {name}"
+            for key in sorted({*expected, *recipe} - {"seed"})
+            if recipe.get(key) != expected.get(key)
+        ]
+        if different:
+            raise ValueError(
+                f"Results of different recipes or data cannot be compared: {'; '.join(different)}. Delete the one that is out "
+                "of date, and its model folder, to run it anew."
+            )
 
 
 if __name__ == "__main__":

@@ -70,6 +70,16 @@ def layer_complaints(source: str, path: Path) -> list[str]:
     return complaints
 
 
+def own_folder_complaints(source: str, path: Path) -> list[str]:
+    """Files of the same folder that are imported by their whole name instead of as `from .sibling import Name`."""
+    folder = ".".join(["hf_xmtc", *path.relative_to(SOURCE).parts[:-1]])
+    return [
+        f"line {node.lineno}: write `from .{node.module.removeprefix(folder).lstrip('.')} import …`"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and not node.level and f"{node.module}.".startswith(f"{folder}.")
+    ]
+
+
 def hub_complaints(source: str) -> list[str]:
     """What would break the copy of a file that lives beside the weights on the Hub."""
     complaints = []
@@ -153,6 +163,11 @@ def test_imports_point_one_way():
     assert complaints_about(FILES, lambda path: layer_complaints(path.read_text("utf-8"), path)) == []
 
 
+def test_files_of_one_folder_import_each_other_relatively():
+    in_folders = [path for path in FILES if path.parent != SOURCE]
+    assert complaints_about(in_folders, lambda path: own_folder_complaints(path.read_text("utf-8"), path)) == []
+
+
 def test_model_files_can_live_on_the_hub():
     assert complaints_about(MODEL_FILES, lambda path: hub_complaints(path.read_text("utf-8"))) == []
     assert [path for path in (SOURCE / "models").iterdir() if path.is_dir() and path.name != "__pycache__"] == []
@@ -195,7 +210,7 @@ def test_a_wrong_import_is_seen(file, source, complaint):
         ("models/x.py", "from .cornet import CorNet"),
         ("data/x.py", "from hf_xmtc.models.label_names import LabelNames"),
         ("evaluate_modules/x/x.py", "from hf_xmtc import metrics"),
-        ("hub/x.py", "from hf_xmtc.hub.verify import check_model_folder\nfrom ..training import XMTCTrainer"),
+        ("hub/x.py", "from .verify import check_model_folder\nfrom ..training import XMTCTrainer"),
         ("commands/x.py", "import hf_xmtc\nfrom hf_xmtc import BertXMLConfig"),
         ("cli.py", "from .commands.train import main"),
         ("__init__.py", "from .models.cornet import CorNet\nfrom .training import XMTCTrainer"),
@@ -203,6 +218,13 @@ def test_a_wrong_import_is_seen(file, source, complaint):
 )
 def test_a_right_import_is_not_complained_about(file, source):
     assert layer_complaints(source, SOURCE / file) == []
+
+
+def test_an_absolute_import_within_a_folder_is_seen():
+    path = SOURCE / "hub" / "x.py"
+    assert own_folder_complaints(
+        "from hf_xmtc.hub.verify import a\nfrom hf_xmtc.hubs import b\nfrom .push import c", path
+    ) == ["line 1: write `from .verify import …`"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """What `import hf_xmtc` costs, and what a wheel holds."""
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,3 +104,31 @@ def test_the_version_is_stated_once():
 def test_the_command_of_the_wheel_is_there():
     module, function = _settings()["project"]["scripts"]["hf-xmtc"].split(":")
     assert callable(getattr(__import__(module, fromlist=[function]), function))
+
+
+# Modules whose distribution has another name.
+_DISTRIBUTIONS = {"yaml": "pyyaml"}
+# Parts of the package that the base install runs; the rest needs the extra `train`.
+_BASE_PARTS = ("models", "tokenization", "metrics", "hub")
+
+
+def _third_party_imports(paths) -> set[str]:
+    trees = [ast.parse(path.read_text("utf-8")) for path in paths]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    names = {module.split(".")[0] for module in modules} - set(sys.stdlib_module_names) - {"hf_xmtc"}
+    return {_DISTRIBUTIONS.get(name, name) for name in names}
+
+
+def test_every_package_that_is_imported_is_a_declared_dependency():
+    project = _settings()["project"]
+    base, train = (
+        {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
+        for requirements in (project["dependencies"], project["optional-dependencies"]["train"])
+    )
+    imported = _third_party_imports(PACKAGE.rglob("*.py"))
+    assert {"torch", "pyarrow", "pyyaml"} <= imported
+    assert imported - base - train == set()
+    in_base_parts = _third_party_imports(path for part in _BASE_PARTS for path in (PACKAGE / part).rglob("*.py"))
+    assert in_base_parts - base == set()

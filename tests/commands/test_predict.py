@@ -298,6 +298,26 @@ def test_batches_of_texts_of_one_length_are_not_padded(tiny_model_folder, monkey
     assert shapes == [(2, 5), (2, 3)]  # 2 CLS tokens and 3 words, then 1 word
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_batches_are_padded_on_the_tokenizers_side_without_a_warning(tiny_model_folder, monkeypatch, capfd, side):
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_model_folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder, padding_side=side)
+    batches = []
+    forward = model.forward
+
+    def record(input_ids, attention_mask, top_k):
+        batches.append((input_ids, attention_mask))
+        return forward(input_ids=input_ids, attention_mask=attention_mask, top_k=top_k)
+
+    monkeypatch.setattr(model, "forward", record)
+    predict_texts(model, tokenizer, ["sound", "play sound files"], max_length=32)
+    ((input_ids, attention_mask),) = batches
+    padding = [0, 1] if side == "left" else [3, 4]  # the second text has one word and two CLS tokens of five
+    assert attention_mask.tolist() == [[1] * 5, [int(column not in padding) for column in range(5)]]
+    assert (input_ids[1, padding] == tokenizer.pad_token_id).all() and input_ids.dtype == torch.long
+    assert "fast tokenizer" not in "".join(capfd.readouterr())
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

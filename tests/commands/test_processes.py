@@ -1,5 +1,8 @@
 """Processes that do not train together are refused. Those that do are in tests/scripts."""
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import psutil
@@ -8,7 +11,13 @@ import torch
 import yaml
 
 from hf_xmtc import XMTCTrainingArguments
-from hf_xmtc.commands.processes import UnjoinedProcessesError, refuse_unjoined_processes, requested_processes
+from hf_xmtc.commands.processes import (
+    UnjoinedProcessesError,
+    peak_memory_mb,
+    refuse_unjoined_processes,
+    requested_processes,
+    usable_cores,
+)
 
 LAUNCH = ["/env/bin/python", "/env/bin/accelerate", "launch"]
 
@@ -75,3 +84,39 @@ def test_processes_that_did_not_join_are_refused(tmp_path, monkeypatch):
         UnjoinedProcessesError, match=r"2 processes were started but did not join .*--use_cpu False .*torchrun"
     ):
         refuse_unjoined_processes(args)
+
+
+# ---- cores and memory ----------------------------------------------------------------------------------------------------
+
+
+def test_cores_are_those_the_process_may_use_and_all_where_the_system_does_not_tell(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5}, raising=False)
+    assert usable_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert usable_cores() == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert usable_cores() == 1
+
+
+def test_peak_memory_lies_between_what_is_held_and_what_the_machine_has():
+    held = psutil.Process().memory_info().rss / 2**20
+    assert held - 1 <= peak_memory_mb() == peak_memory_mb(torch.device("cpu")) < psutil.virtual_memory().total / 2**20
+
+
+def test_peak_memory_on_windows_comes_from_psutil(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "resource", None)
+    memory = SimpleNamespace(peak_wset=300 * 2**20)
+    monkeypatch.setattr(psutil, "Process", lambda: SimpleNamespace(memory_info=lambda: memory))
+    assert peak_memory_mb() == 300
+
+
+def test_prediction_needs_nothing_of_the_training_extra():
+    code = (
+        "import sys, transformers\n"
+        "sys.modules.update(dict.fromkeys(('datasets', 'psutil', 'pyarrow', 'matplotlib')))\n"
+        "import hf_xmtc.commands.predict\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

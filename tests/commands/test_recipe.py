@@ -68,6 +68,38 @@ def test_unknown_arguments_are_named():
         parse_recipe(["--no_such_argument", "1"])
 
 
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--resume_from_checkpoint=run/checkpoint-5", "is not needed: repeat the same command to resume"),
+        ("--do_train=False", "do_train=False cannot be used here. This command always trains; hf-xmtc predict"),
+        ("--do_eval=False", "do_eval=False cannot be used here. .* --eval_strategy no leaves it out during training"),
+        ("--do_predict=False", "do_predict=False cannot be used here. Predictions for the evaluated splits"),
+        ("--prediction_loss_only=True", "prediction_loss_only=True cannot be used here. The metrics and predictions"),
+    ],
+)
+def test_arguments_that_would_not_be_heeded_are_refused(write, argument, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe([argument])
+    with pytest.raises(ValueError, match=message):
+        parse_recipe(["--config", write(argument.removeprefix("--").replace("=", ": "))])
+
+
+def test_arguments_that_ask_for_what_is_done_anyway_are_taken():
+    without_evaluation = ["--eval_strategy", "no", "--load_best_model_at_end", "False"]
+    for arguments in ([], without_evaluation):
+        recipe = parse_recipe(["--do_train", "--do_eval", "True", "--do_predict", *arguments]).to_dict()
+        assert not {"do_train", "do_eval", "do_predict"} & set(recipe)
+
+
+def test_only_a_data_set_of_the_hub_has_a_repo_id(tmp_path, monkeypatch):
+    (tmp_path / "me" / "reviews").mkdir(parents=True)
+    for dataset, expected in (("demo", None), (str(tmp_path), None), ("me/reviews", "me/reviews")):
+        assert parse_recipe(["--dataset", dataset]).data.dataset_repo_id == expected
+    monkeypatch.chdir(tmp_path)  # where a folder of that name goes before the Hub
+    assert parse_recipe(["--dataset", "me/reviews"]).data.dataset_repo_id is None
+
+
 def test_a_missing_recipe_file_is_named(tmp_path):
     with pytest.raises(
         FileNotFoundError, match="no recipe file .*gone.yaml. Recipes of this project lie in scripts/recipes"
@@ -106,10 +138,11 @@ def test_overrides_that_cannot_be_used_are_refused(overrides, message):
 def test_the_recipe_lists_choices_without_paths_and_secrets(tmp_path):
     (tmp_path / "corpus").mkdir()
     arguments = ["--dataset", str(tmp_path / "corpus"), "--output_dir", str(tmp_path / "out"), "--optim", "sgd"]
-    settings = parse_recipe([*arguments, "--hub_token", "hf_secret", "--logging_steps", "3"]).to_dict()
+    hub = ["--push_to_hub", "--hub_model_id", "me/secret", "--hub_revision", "branch", "--hub_token", "hf_secret"]
+    settings = parse_recipe([*arguments, *hub, "--logging_steps", "3"]).to_dict()
     assert (settings["dataset"], settings["optim"], settings["learning_rate"]) == ("corpus", "sgd", 0.001)
     text = json.dumps(settings)
-    assert str(tmp_path) not in text and "hf_secret" not in text
+    assert str(tmp_path) not in text and "secret" not in text and "hub" not in text
     # What follows from other arguments, or says nothing about the result, is not listed.
     assert not {"output_dir", "logging_steps", "use_cpu", "do_eval", "greater_is_better", "accelerator_config"} & set(
         settings

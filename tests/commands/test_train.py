@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, TrainerCallback, pipeline
 
 import hf_xmtc.commands.train as command
+from hf_xmtc import load_xmtc_dataset
 from hf_xmtc.hub.verify import check_model_folder
 from hf_xmtc.training import XMTCTrainer
 from small_corpus import WORDS, make_documents, write_corpus, write_split
@@ -152,6 +153,8 @@ def test_ac21_an_interrupted_run_goes_on_and_ends_like_an_uninterrupted_one(fini
     first, second = (json.loads((folder / "metrics.json").read_text()) for folder in (finished[0], tmp_path / "parts"))
     assert first["test"] == pytest.approx(second["test"], abs=1e-6)
     assert second["train"]["resumed_at_epoch"] == 1.0
+    assert "s of training since it was resumed at epoch 1)" in told
+    assert "resumed at epoch 1; from there on it took" in (tmp_path / "parts" / "README.md").read_text()
     assert not (tmp_path / "parts" / "checkpoints").exists()
 
 
@@ -216,7 +219,23 @@ def test_validation_is_carved_out_of_train_and_a_test_split_is_not_needed(train,
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert set(metrics) == {"train", "validation"}
     assert metrics["validation"]["num_documents"] > 0
-    assert "test" not in (tmp_path / "run" / "README.md").read_text().split("## Results")[1].split("## Data")[0]
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "test" not in card.split("## Results")[1].split("## Data")[0]
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["validation_carved"] is True
+    assert "a part of its training split (10 %), chosen by a hash of the text, was held out" in card
+
+
+def test_a_validation_split_of_its_own_is_not_said_to_be_taken_from_train(finished):
+    assert json.loads((finished[0] / "recipe.json").read_text())["validation_carved"] is False
+    assert "held out" not in (finished[0] / "README.md").read_text()
+
+
+def test_data_of_the_hub_is_linked_in_the_card(train, unchecked, monkeypatch, corpus_folder, finished, tmp_path):
+    monkeypatch.setattr(command, "load_xmtc_dataset", lambda name, **settings: load_xmtc_dataset(corpus_folder, **settings))
+    train(tmp_path / "run", dataset="me/reviews", max_steps=1)
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["dataset_repo_id"] == "me/reviews"
+    assert "https://huggingface.co/datasets/me/reviews" in (tmp_path / "run" / "README.md").read_text()
+    assert "https://huggingface.co/datasets" not in (finished[0] / "README.md").read_text()
 
 
 def test_without_validation_training_needs_to_be_told_so(train, unchecked, tmp_path):
@@ -332,6 +351,18 @@ def test_the_check_compares_full_precision_after_training_in_bf16(train, monkeyp
     monkeypatch.setattr(command, "check_reopens", compare)
     train(tmp_path / "run", bf16=True, max_steps=2)
     assert len(compared) == 5 and max(compared) < 1e-5
+
+
+def test_the_finished_folder_is_pushed_with_the_hub_arguments(train, unchecked, monkeypatch, tmp_path):
+    pushed = []
+    monkeypatch.setattr(command, "push_folder", lambda *args, **settings: pushed.append((args, settings)) or "the-hub")
+    hub = {"hub_model_id": "me/tagger", "hub_private_repo": True, "hub_token": "hf_secret", "hub_revision": "longer"}
+    told = train(tmp_path / "run", push_to_hub=True, max_steps=1, **hub)
+    settings = {"private": True, "token": "hf_secret", "revision": "longer"}
+    assert pushed == [((tmp_path / "run", "me/tagger"), settings)]
+    assert "Pushed to the-hub." in told
+    for path in (tmp_path / "run").rglob("*.json"):
+        assert "hf_secret" not in path.read_text(), path.name
 
 
 def test_errors_keep_their_traceback_when_debugging(train, tmp_path):

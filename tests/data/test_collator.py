@@ -50,7 +50,7 @@ def test_labels_have_a_column_even_if_no_document_has_a_label(tokenizer):
 
 
 def test_inputs_are_padded_to_the_longest_of_the_batch(tokenizer):
-    batch = XMTCDataCollator(tokenizer, num_labels=3)([{"input_ids": [2, 3], "length": 2}, {"input_ids": [4], "length": 1}])
+    batch = XMTCDataCollator(tokenizer, num_labels=3)([{"input_ids": [2, 3], "url": "a"}, {"input_ids": [4], "url": "b"}])
     assert set(batch) == {"input_ids", "attention_mask"}  # no token_type_ids, no labels, nothing else
     assert batch["input_ids"].tolist() == [[2, 3], [4, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
@@ -112,3 +112,8 @@ def test_bad_settings_are_refused(tokenizer):
         XMTCDataCollator(tokenizer, num_labels=0)
     with pytest.raises(ValueError, match="label_format is 'dense'"):
         XMTCDataCollator(tokenizer, num_labels=2, label_format="dense")
+
+
+def test_documents_that_were_not_tokenized_are_refused(tokenizer):
+    with pytest.raises(ValueError, match=r"has the fields \['labels', 'text'\] and no 'input_ids'. Tokenize the data first"):
+        XMTCDataCollator(tokenizer, num_labels=3)([{"text": "cat", "labels": [1]}])

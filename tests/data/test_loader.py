@@ -15,7 +15,7 @@ import pytest
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
 from hf_xmtc.models.label_names import LabelNames
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* labels occur only in evaluation data")
+pytestmark = pytest.mark.filterwarnings("ignore:.* labels? occurs? only in evaluation data")
 
 ROWS = [("first", ["b", "a"]), ("second", ["c"]), ("third", [])]
 

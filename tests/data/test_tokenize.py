@@ -14,9 +14,8 @@ def dataset(write_folder, load):
 def test_texts_become_ids_and_cut_texts_are_counted(dataset, tokenizer):
     tokenized, num_cut = tokenize_dataset(dataset, tokenizer, max_length=6)
     assert num_cut == {"train": 1, "test": 1}
-    assert tokenized["train"].column_names == ["input_ids", "length", "labels"]
+    assert tokenized["train"].column_names == ["input_ids", "labels"]
     assert tokenized["train"]["input_ids"][:] == [[10, 11, 2, 3, 4, 5], [10, 11], [10, 11, 2, 1], [10, 11]]
-    assert tokenized["train"]["length"][:] == [6, 2, 4, 2]
     assert tokenized["train"]["labels"][:] == dataset["train"]["labels"][:]
 
 
@@ -28,7 +27,6 @@ def test_a_text_that_fits_exactly_is_not_cut(dataset, tokenizer):
 def test_without_special_tokens_an_empty_text_is_one_unknown_token(dataset, plain_tokenizer):
     tokenized, _ = tokenize_dataset(dataset["train"], plain_tokenizer, max_length=3)
     assert tokenized["input_ids"][:] == [[2, 3, 4], [1], [2, 1], [1]]
-    assert tokenized["length"][:] == [3, 1, 2, 1]
 
 
 def test_the_result_is_cached_beside_the_data_with_its_count(dataset, tokenizer):
@@ -43,18 +41,18 @@ def test_the_result_is_cached_beside_the_data_with_its_count(dataset, tokenizer)
 def test_texts_without_labels_and_data_in_memory_work(tokenizer):
     rows = datasets.Dataset.from_dict({"text": ["a", "b c"], "url": ["1", "2"]})
     tokenized, num_cut = tokenize_dataset(rows, tokenizer, max_length=4)
-    assert tokenized.column_names == ["input_ids", "length"]
+    assert tokenized.column_names == ["input_ids"]
     assert num_cut == {"data": 0}
 
 
 def test_several_processes_give_the_same(dataset, tokenizer):
     tokenized, num_cut = tokenize_dataset(dataset["train"], tokenizer, max_length=6, num_proc=2)
-    assert tokenized["length"][:] == [6, 2, 4, 2]
+    assert tokenized["input_ids"][:] == [[10, 11, 2, 3, 4, 5], [10, 11], [10, 11, 2, 1], [10, 11]]
     assert num_cut == {"train": 1}
 
 
 def test_lengths_that_cannot_work_are_refused(dataset, tokenizer):
-    with pytest.raises(ValueError, match="max_length=2 leaves no room for words: the tokenizer adds 2 special tokens"):
+    with pytest.raises(ValueError, match="max_length=2 leaves no room for text beside the 2 special tokens"):
         tokenize_dataset(dataset, tokenizer, max_length=2)
-    with pytest.raises(ValueError, match="max_length=64 exceeds the 32 tokens"):
+    with pytest.raises(ValueError, match="max_length=64 exceeds the limit of 32 tokens"):
         tokenize_dataset(dataset, tokenizer, max_length=64)

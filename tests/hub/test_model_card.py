@@ -22,7 +22,7 @@ def test_card_is_written_without_a_network(tmp_path, monkeypatch, facts):
 
 def test_metadata_and_results_read_back_equal(tmp_path, facts):
     data = _reloaded(build_model_card(**facts), tmp_path).data
-    assert (data.model_name, data.license, data.language) == ("tiny-tagger", "apache-2.0", "en")
+    assert (data.model_name, data.language) == ("tiny-tagger", "en")
     assert (data.pipeline_tag, data.library_name) == ("text-classification", "transformers")
     assert {"extreme-multi-label-classification", "xmtc", "text-classification", "bertxml", "cornet"} <= set(data.tags)
     for split in ("test", "validation"):
@@ -43,6 +43,28 @@ def test_results_are_shown_in_percent_with_meaning_and_left_out_documents(facts)
     assert "| P@5 | 74.00 | – |" in text  # not measured on validation
     assert "The test split has 858 documents; 2 of them have no label and are left out of the means." in text
     assert "242 seconds, 57 documents per second, peak memory 1,310 MB" in text
+
+
+def test_licence_of_the_weights_is_claimed_only_where_it_is_named(tmp_path, facts):
+    card = build_model_card(**facts)
+    assert card.data.license is None and "license" not in card.content
+    assert _reloaded(build_model_card(**facts, license="cc-by-4.0"), tmp_path).data.license == "cc-by-4.0"
+
+
+def test_validation_split_that_was_taken_out_of_train_is_said(facts):
+    carved = {**facts, "recipe": {"validation_carved": True, "validation_fraction": 0.05}}
+    assert (
+        "a part of its training split (5 %), chosen by a hash of the text, was held out" in build_model_card(**carved).text
+    )
+    own = {**facts, "recipe": {"validation_carved": False, "validation_fraction": 0.05}}
+    assert "held out" not in build_model_card(**own).text and "held out" not in build_model_card(**facts).text
+
+
+def test_costs_of_a_resumed_training_are_said_to_be_those_of_its_last_part(facts):
+    resumed = {"train": {"seconds": 60.0, "peak_memory_mb": 900, "resumed_at_epoch": 2.0}}
+    text = build_model_card(**{**facts, "metrics": resumed}).text
+    assert "interrupted and resumed at epoch 2; from there on it took 60 seconds, peak memory 900 MB." in text
+    assert "resumed" not in build_model_card(**facts).text
 
 
 def test_value_that_is_no_number_is_not_published(tmp_path, facts):

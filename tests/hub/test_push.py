@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from hf_xmtc import BertXMLForXMTC
+from hf_xmtc import BertXMLForXMTC, LabelNames
 from hf_xmtc.hub import push_folder, push_main
 
 PUSH_SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "push_to_hub.py"
@@ -25,6 +25,24 @@ for revision in sys.argv[1:]:
     model = AutoModelForSequenceClassification.from_pretrained("me/tagger", revision=revision, trust_remote_code=True)
     with torch.no_grad():
         print(model(**tokenizer("edit a text file", return_tensors="pt")).logits[0].tolist())
+"""
+
+PUSH_MODEL_AND_TOKENIZER = """
+import sys
+from hf_xmtc import BertXMLForXMTC
+from transformers import AutoTokenizer
+BertXMLForXMTC.from_pretrained(sys.argv[1]).push_to_hub("me/tagger")
+AutoTokenizer.from_pretrained(sys.argv[1]).push_to_hub("me/tagger")
+"""
+
+OPEN_AND_TAG = """
+import sys, json
+sys.modules["hf_xmtc"] = None
+from transformers import AutoModel, pipeline
+model = AutoModel.from_pretrained("me/tagger", trust_remote_code=True)
+tagger = pipeline("text-classification", model="me/tagger", trust_remote_code=True, top_k=None)
+answer = {entry["label"]: entry["score"] for entry in tagger("edit a text file")}
+print(json.dumps([list(model.config.id2label.values()), answer]))
 """
 
 RUN_EXAMPLES_OF_THE_CARD = """
@@ -49,6 +67,15 @@ def test_script_publishes_a_model_that_reopens_from_an_empty_cache_with_equal_sc
     assert json.loads(done.stdout) == pytest.approx(_logits(model_folder), abs=1e-6)
 
 
+def test_push_to_hub_of_model_and_tokenizer_is_enough_to_open_them_elsewhere(hub, run_client, tiny_model_folder):
+    run_client(PUSH_MODEL_AND_TOKENIZER, tiny_model_folder)
+    assert {"labels.json", "modeling_bertxml.py", "pipeline_xmtc.py"} <= set(hub.repos["me/tagger"].files())
+    names, answer = json.loads(run_client(OPEN_AND_TAG, cache="empty-cache").stdout)
+    assert names == json.loads((tiny_model_folder / "labels.json").read_text())
+    scores = torch.tensor(_logits(tiny_model_folder)).sigmoid().tolist()
+    assert answer == pytest.approx(dict(zip(names, scores, strict=True)), abs=1e-6)
+
+
 def test_examples_of_the_card_run_as_they_stand(run_client, push, model_folder):
     push(model_folder, "me/tagger")
     done = run_client(RUN_EXAMPLES_OF_THE_CARD)
@@ -64,6 +91,34 @@ def test_revision_pins_the_older_weights(hub, run_client, push, model_folder):
     pinned, latest = run_client(OPEN_AND_SCORE, first, "main").stdout.splitlines()
     assert json.loads(pinned) == pytest.approx(before, abs=1e-6)
     assert json.loads(latest) == pytest.approx(_logits(model_folder), abs=1e-6) != pytest.approx(before, abs=1e-3)
+
+
+# Names at an older revision: of a model, and of a config alone, which must not answer with those of another revision.
+OPEN_NAMES = """
+import json, sys
+from transformers import AutoConfig, AutoModel
+for revision in sys.argv[1:]:
+    model = AutoModel.from_pretrained("me/tagger", trust_remote_code=True, revision=revision)
+    print(json.dumps(model.config.label_names.labels))
+    try:
+        config = AutoConfig.from_pretrained("me/tagger", trust_remote_code=True, revision=revision)
+        print(json.dumps(config.label_names.labels))
+    except ValueError as error:
+        print(json.dumps(str(error)))
+"""
+
+
+def test_a_revision_has_its_own_label_names(hub, run_client, push, model_folder):
+    push(model_folder, "me/tagger")
+    first, before = hub.repos["me/tagger"].resolve("main"), LabelNames.load(model_folder).labels
+    model = BertXMLForXMTC.from_pretrained(model_folder)
+    model.config.label_names = LabelNames(before[::-1])
+    model.save_pretrained(model_folder)
+    push(model_folder, "me/tagger", "--overwrite")
+    answers = [json.loads(line) for line in run_client(OPEN_NAMES, first, "main").stdout.splitlines()]
+    assert answers[0] == before
+    assert answers[1] == before or "is not the file that was saved with this config" in answers[1]
+    assert answers[2:] == [before[::-1], before[::-1]]
 
 
 def test_push_to_a_branch_leaves_main_as_it_is(hub, push, model_folder):
@@ -92,6 +147,15 @@ def test_interrupted_download_leaves_nothing_that_loads_and_a_second_try_succeed
     hub.cut_downloads_of = None
     done = run_client(OPEN_AND_SCORE, "main", cache="interrupted")
     assert json.loads(done.stdout) == pytest.approx(_logits(model_folder), abs=1e-6)
+
+
+def test_licence_is_put_into_the_published_card_alone(hub, push, model_folder, tmp_path):
+    push(model_folder, "me/tagger", "--license", "cc-by-4.0")
+    (tmp_path / "card.md").write_bytes(hub.repos["me/tagger"].files()["README.md"])
+    published, kept = ModelCard.load(tmp_path / "card.md"), ModelCard.load(model_folder / "README.md")
+    assert (published.data.license, kept.data.license) == ("cc-by-4.0", None)
+    assert published.text == kept.text.replace("<user>/<model>", "me/tagger")
+    assert published.data.to_dict() == {**kept.data.to_dict(), "license": "cc-by-4.0"}
 
 
 def test_card_survives_the_round_trip_with_its_results_and_the_name_of_the_repo(hub, push, model_folder, tmp_path):

@@ -43,7 +43,7 @@ def test_the_number_of_labels_is_one_integer_in_config_json(tmp_path, num_labels
 @pytest.mark.parametrize("opener", [BertXMLConfig, AutoConfig], ids=["own class", "AutoConfig"])
 def test_names_come_back_from_labels_json_in_their_order(named_folder, tmp_path, opener):
     config = opener.from_pretrained(named_folder)
-    assert not config.names_given and config.has_label_names
+    assert not config.names_given and config.labels_digest
     assert config.id2label == dict(enumerate("edcba"))
     assert config.label2id["a"] == 4
     assert config.label_names.name_of(0) == "E!"
@@ -72,7 +72,7 @@ def test_names_are_found_after_a_change_of_the_working_directory(named_folder, m
 def test_labels_without_names_are_numbered():
     config = tiny_config(num_labels=3)
     assert config.id2label == {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
-    assert not config.has_label_names
+    assert config.labels_digest is None
     assert tiny_config().num_labels == 2  # what transformers starts with
 
 
@@ -175,3 +175,32 @@ def test_a_backbone_config_states_sizes_once_and_nothing_of_this_machine(tmp_pat
     assert loaded.backbone_config.num_attention_heads == 2 and loaded.to_dict() == config.to_dict() | {
         "_name_or_path": loaded.to_dict()["_name_or_path"]
     }
+
+
+# ---- the labels.json that belongs to a config ------------------------------------------------------------------------------
+
+
+def test_labels_of_another_model_are_refused(named_folder):
+    LabelNames(list("abcde")).save(named_folder)
+    config = AutoConfig.from_pretrained(named_folder)
+    with pytest.raises(ValueError, match=r"is not the file that was saved with this config \(labels_digest="):
+        config.id2label  # noqa: B018
+
+
+def test_display_names_may_be_mended_by_hand(named_folder):
+    LabelNames(list("edcba"), names=list("EDCBA")).save(named_folder)
+    assert AutoConfig.from_pretrained(named_folder).label_names.name_of(1) == "D"
+
+
+@pytest.mark.parametrize(
+    "open_it", [lambda folder: AutoConfig.from_pretrained(folder).id2label, BertXMLForXMTC.from_pretrained]
+)
+def test_missing_labels_are_not_replaced_by_made_up_ones(named_folder, open_it):
+    (named_folder / "labels.json").unlink()
+    with pytest.raises(ValueError, match=r"5 named labels but its labels.json was not found beside"):
+        open_it(named_folder)
+
+
+def test_a_misspelt_setting_is_said(warnings_logged):
+    tiny_config(cornet_blocks=3)
+    assert "has no setting 'cornet_blocks', so it does nothing. Was 'cornet_num_blocks' meant?" in warnings_logged()[0]

@@ -111,10 +111,22 @@ def test_labels_that_leave_no_label_are_refused(family):
         family.build().resize_labels([])
 
 
-def test_names_are_not_lost_to_a_resized_model_saved_over_its_checkpoint(family, tmp_path):
-    model = family.build(label_names=list("abcde"))
-    model.save_pretrained(tmp_path)
-    model.resize_labels(3)
+def test_an_unnamed_model_is_not_saved_over_the_names_of_another(family, tmp_path):
+    family.build(label_names=list("abcde")).save_pretrained(tmp_path)
+    unnamed = family.build(num_labels=3)
     with pytest.raises(FileExistsError, match="names labels that this model does not have"):
-        model.save_pretrained(tmp_path)
-    assert type(model).from_pretrained(tmp_path).config.label_names == LabelNames(list("abcde"))
+        unnamed.save_pretrained(tmp_path)
+    assert type(unnamed).from_pretrained(tmp_path).config.label_names == LabelNames(list("abcde"))
+
+
+def test_kept_labels_keep_their_display_names_and_parents(family, tmp_path):
+    names = LabelNames(["a", "b", "c"], names=["A", None, "C"], parents=[["p"], [], ["q"]])
+    model = family.build(label_names=names)
+    model.resize_labels(["new", "c", "a"])
+    model.save_pretrained(tmp_path)
+    after = type(model).from_pretrained(tmp_path).config.label_names
+    assert after == LabelNames(["new", "c", "a"], names=[None, "C", "A"], parents=[[], ["q"], ["p"]])
+    model.resize_labels(2)
+    assert model.config.label_names.labels == ["new", "c"]
+    model.resize_labels(3)
+    assert model.config.label_names.labels == ["new", "c", "LABEL_2"]

@@ -12,6 +12,7 @@ from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    BertConfig,
     PreTrainedTokenizerFast,
 )
 
@@ -330,3 +331,27 @@ def test_a_real_minilm_keeps_what_it_knows_and_survives_saving(tmp_path):
     model.save_pretrained(tmp_path)
     loaded = BertXMLForXMTC.from_pretrained(tmp_path)
     torch.testing.assert_close(loaded(**batch).logits, model(**batch).logits)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hidden_size": 77}, r"hidden_size=77 is a setting of BertXML's own encoder.*\(hidden_size=8\)"),
+        (
+            {"num_hidden_layers": 9},
+            r"num_hidden_layers=9 is a setting .* puts a bert model in its place \(num_hidden_layers=1\)",
+        ),
+        ({"hidden_dropout_prob": 0.5}, "hidden_dropout_prob=0.5 is a setting"),
+    ],
+)
+def test_settings_that_a_backbone_would_leave_without_effect_are_refused(settings, message):
+    backbone = BertConfig(
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=16,
+    )
+    with pytest.raises(ValueError, match=message):
+        BertXMLConfig(backbone_config=backbone, num_cls_tokens=2, **settings)

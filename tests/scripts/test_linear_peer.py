@@ -1,5 +1,9 @@
 """The linear peer ranks as plain scikit-learn does, and is measured as the neural models are."""
 
+import json
+import runpy
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,9 +11,13 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
+import linear_peer
 from hf_xmtc import label_info_of, load_xmtc_dataset
+from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.metrics import precision_at_k
-from linear_peer import LinearPeer, Settings, choose_settings, evaluate, run
+from linear_peer import LinearPeer, Settings, choose_settings, evaluate, main, run
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* occurs only in evaluation data")
 
 TEXTS = [
     "play music",
@@ -76,7 +84,6 @@ def data(tmp_path):
     return load_xmtc_dataset(tmp_path, cache_dir=tmp_path / "cache")
 
 
-@pytest.mark.filterwarnings("ignore:.*occur only in evaluation data")
 def test_run_reports_in_the_form_of_the_training_script(data):
     metrics, recipe = run(data, [Settings(1, 1, 1.0)])
     assert metrics["validation"]["P@1"] == 1.0 and metrics["test"]["P@1"] == 1.0
@@ -87,7 +94,6 @@ def test_run_reports_in_the_form_of_the_training_script(data):
     assert recipe["C"] == 1.0 and recipe["ngrams"] == 1 and recipe["dataset"] == label_info_of(data).source
 
 
-@pytest.mark.filterwarnings("ignore:.*occur only in evaluation data")
 def test_settings_are_chosen_on_validation_and_the_first_of_equals_stays(data):
     weights = np.ones(5)
     # Only "play" and "music" occur in 3 documents, so the first setting cannot see chess.
@@ -97,3 +103,39 @@ def test_settings_are_chosen_on_validation_and_the_first_of_equals_stays(data):
     top_labels = peer.top_labels(data["validation"]["text"][:], k=1)
     expected = precision_at_k(top_labels, data["validation"]["labels"][:], 1)
     assert evaluate(peer, data["validation"], weights)["P@1"] == expected
+
+
+@pytest.fixture
+def small_run(data, monkeypatch):
+    """The command on the small data with one setting; afterwards, how often it was run."""
+    runs = []
+    monkeypatch.setattr(linear_peer, "load_xmtc_dataset", lambda name: runs.append(name) or data)
+    monkeypatch.setattr(linear_peer, "GRID", [Settings(1, 1, 1.0)])
+    return runs
+
+
+def test_the_command_writes_metrics_and_recipe_and_never_over_a_finished_folder(small_run, data, tmp_path):
+    folder = tmp_path / "out" / "svm"
+    main(["--output_dir", str(folder)])
+    assert sorted(path.name for path in folder.iterdir()) == ["metrics.json", "recipe.json"]
+    recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    assert recipe["model_family"] == "linear_svm" and recipe["dataset_fingerprint"] == label_info_of(data).fingerprint
+    assert json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["test"]["P@1"] == 1.0
+    with pytest.raises(SystemExit, match="FileExistsError: .*svm holds a finished model. Choose another --output_dir"):
+        main(["--output_dir", str(folder)])
+    assert small_run == ["demo"]
+
+
+def test_the_command_leaves_an_unfinished_neural_run_alone(small_run, tmp_path):
+    folder = OutputFolder(tmp_path / "run")
+    folder.begin({"model_family": "bertxml"})
+    (folder.checkpoints / "checkpoint-1").mkdir(parents=True)
+    (folder.checkpoints / "checkpoint-1" / "trainer_state.json").write_text("{}")
+    with pytest.raises(SystemExit, match="model_family was 'bertxml' and is now 'linear_svm'"):
+        main(["--output_dir", str(folder.path)])
+    assert small_run == [] and not (folder.path / "metrics.json").exists()
+
+
+def test_the_script_opens_where_there_is_no_resource_module(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
+    assert runpy.run_path(linear_peer.__file__)["CHOOSE_BY"] == "nDCG@5"

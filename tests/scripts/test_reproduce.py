@@ -34,10 +34,13 @@ def finished(row, seed, **recipe):
         "metrics": {split: dict.fromkeys(METRICS, 0.5) for split in ("validation", "test")},
         "train": {"seconds": 1.0, "threads": 2},
         "validation_curve": [],
-        "recipe": recipe,
+        "recipe": {**recipe, "seed": seed} if row.seeded else recipe,
         "dataset": {"name": "toy", "num_labels": 3, "num_documents": {"train": 5}},
         "versions": {"torch": "2.13.0"},
     }
+
+
+RECIPE = {"learning_rate": 0.001, "num_cls_tokens": 5}
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def runs_done(monkeypatch):
 
     def note(table, row, seed, work_dir):
         done.append((row.name, seed))
-        return finished(row, seed, learning_rate=0.001)
+        return finished(row, seed, **RECIPE)
 
     monkeypatch.setattr(reproduce, "run_row", note)
     return done
@@ -107,6 +110,53 @@ def test_results_of_another_recipe_are_refused(table, tmp_path, runs_done):
     assert runs_done == [("model", 1)]
 
 
+@pytest.mark.parametrize(
+    ("settings", "used", "message"),
+    [
+        ({**RECIPE, "adam_beta2": 0.98}, RECIPE, "adam_beta2 was 0.999, is now 0.98"),
+        (RECIPE, {**RECIPE, "adam_beta2": 0.98}, "adam_beta2 was 0.98, is now 0.999"),
+        ({"learning_rate": 0.001}, {**RECIPE, "num_cls_tokens": 3}, "num_cls_tokens was 3, is now 5"),
+    ],
+    ids=["added", "taken out of the training arguments", "taken out of the model's settings"],
+)
+def test_a_setting_added_to_a_recipe_or_taken_out_of_it_is_a_change(table, tmp_path, runs_done, settings, used, message):
+    reproduce.write_json(tmp_path / "results" / "model-seed1.json", finished(table.rows[1], 1, **used))
+    (table.recipes / "model.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"model-seed1.json .* than model.yaml: {message}\. Delete the result"):
+        run_table(table, ["model"], [1, 2], tmp_path / "results", tmp_path / "work")
+    assert runs_done == []
+
+
+def test_a_setting_with_its_default_or_of_no_effect_is_no_change(table, tmp_path, runs_done):
+    run_table(table, ["model"], [1], tmp_path / "results", tmp_path / "work")
+    settings = {"learning_rate": 0.001, "adam_beta2": 0.999, "dataloader_num_workers": 2}
+    (table.recipes / "model.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    run_table(table, ["model"], [1, 2], tmp_path / "results", tmp_path / "work")
+    assert runs_done == [("model", 1), ("model", 2)]
+
+
+def test_runs_of_a_row_with_different_recipes_are_refused_whether_or_not_the_recipe_file_names_the_difference(
+    table, tmp_path, runs_done
+):
+    other = finished(table.rows[1], 1, **RECIPE, processes=2)
+    reproduce.write_json(tmp_path / "results" / "model-seed1.json", other)
+    message = "processes is 2 in model-seed1.json and None in model-seed2.json. Delete the one that is out of date"
+    with pytest.raises(ValueError, match=message):
+        run_table(table, ["model"], [1, 2, 3], tmp_path / "results", tmp_path / "work")
+    assert runs_done == [("model", 2)]  # no third run for a table that cannot be made
+    assert not (tmp_path / "results.md").exists()
+
+
+def test_rows_on_different_data_are_refused(table, tmp_path):
+    results = tmp_path / "results"
+    for row, fingerprint in zip(table.rows, ("one", "two"), strict=True):
+        result = finished(row, 1, **(RECIPE if row.seeded else {}), dataset_fingerprint=fingerprint)
+        reproduce.write_json(results / ("model-seed1.json" if row.seeded else "svm.json"), result)
+    with pytest.raises(ValueError, match="dataset_fingerprint is 'one' in svm.json and 'two' in model-seed1.json. Delete"):
+        run_table(table, ["svm", "model"], [1], results, tmp_path / "work")
+    assert not (tmp_path / "toy.md").exists()
+
+
 def test_an_unknown_row_is_refused(table, tmp_path):
     with pytest.raises(ValueError, match="no row modle. Its rows are svm, model"):
         run_table(table, ["modle"], [1], tmp_path / "results", tmp_path / "work")
@@ -146,8 +196,8 @@ def test_bertxml_and_cornetbertxml_differ_in_cornet_alone():
 
 
 @pytest.mark.filterwarnings("ignore:.*occur only in evaluation data")
-def test_one_run_of_a_row(tmp_path):
-    """The recipe of BertXML at a toy size, through the training script."""
+def test_one_run_of_a_row(tmp_path, monkeypatch):
+    """The recipe of BertXML at a toy size, through the training script; its result fits the recipe it was made from."""
     row = next(row for row in TABLES["demo"].rows if row.name == "bertxml")
     recipe = yaml.safe_load((TABLES["demo"].recipes / "bertxml.yaml").read_text(encoding="utf-8"))
     recipe["config_overrides"] |= {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
@@ -172,4 +222,7 @@ def test_one_run_of_a_row(tmp_path):
     assert result["train"]["steps"] == 2 and result["train"]["parameters"] > 0 and result["train"]["threads"] >= 1
     assert result["dataset"]["num_labels"] == 572 and result["dataset"]["num_documents"]["train"] == 4563
     assert set(result["versions"]) == {"torch", "transformers", "hf_xmtc"}
+    monkeypatch.setattr(reproduce.subprocess, "run", None)
+    run_table(table, ["bertxml"], [7], tmp_path / "results", tmp_path / "work")  # what has ended is read, not run again
+    assert json.loads((tmp_path / "results" / "bertxml-seed7.json").read_text(encoding="utf-8")) == result
     assert str(tmp_path) not in json.dumps(result) and not math.isnan(result["train"]["seconds"])

@@ -26,6 +26,7 @@ def test_a_loss_as_metric_is_better_when_smaller(tmp_path):
         ({"early_stopping_patience": 0}, "early_stopping_patience=0, but it must be at least 1"),
         ({"averaging_start_epoch": 1, "eval_strategy": "no"}, "averaging_start_epoch=1 with eval_strategy='no'"),
         ({"early_stopping_patience": 2, "eval_strategy": "no"}, "early_stopping_patience=2 with eval_strategy='no'"),
+        ({"eval_do_concat_batches": False}, "eval_do_concat_batches=False, but the ranking metrics .* Leave it out"),
         ({"adaptive_gradient_clipping": True, "max_grad_norm": 0.0}, "max_grad_norm=0.0, which switches all clipping off"),
     ],
 )

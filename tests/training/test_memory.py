@@ -1,40 +1,113 @@
+"""The estimate is compared with what is counted without it: weights, optimizer state, and what autograd keeps."""
+
+import psutil
 import pytest
 import torch
 
-from hf_xmtc import BertXMLConfig, BertXMLForXMTC
+from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.training import MemoryEstimate, estimate_memory
 
-CPU = torch.device("cpu")
+MIB = 2**20
+FIELDS = {
+    "parameters": 100.0,
+    "gradients": 100.0,
+    "optimizer": 200.0,
+    "averaging": 0.0,
+    "activations": 50.0,
+    "evaluation": 20.0,
+    "device": "cpu",
+}
 
 
 def make_model(**settings) -> BertXMLForXMTC:
     sizes = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    return BertXMLForXMTC(BertXMLConfig(**{**sizes, "num_cls_tokens": 2, "cornet_context_size": 4, **settings}))
+
+
+def on_meta(**settings) -> BertXMLForXMTC:
     with torch.device("meta"):
-        return BertXMLForXMTC(BertXMLConfig(**{**sizes, "num_cls_tokens": 2, "cornet_context_size": 4, **settings}))
+        return make_model(**{"num_labels": 100, **settings})
 
 
-def test_weights_and_optimizer_are_counted_exactly():
-    model = make_model(num_labels=100_000, cornet_num_blocks=0)
-    estimate = estimate_memory(model, batch_size=4, num_tokens=32, averaging=True, device=CPU)
-    mib = 4 * sum(parameter.numel() for parameter in model.parameters()) / 2**20
+@pytest.fixture
+def make_args(tmp_path):
+    def make(**settings) -> XMTCTrainingArguments:
+        sizes = {"per_device_train_batch_size": 4, "per_device_eval_batch_size": 4}
+        return XMTCTrainingArguments(str(tmp_path), use_cpu=True, **{**sizes, **settings})
+
+    return make
+
+
+def test_weights_and_optimizer_are_counted_exactly(make_args):
+    model = on_meta(num_labels=100_000, cornet_num_blocks=0)
+    estimate = estimate_memory(model, make_args(averaging_start_epoch=0), num_tokens=32)
+    mib = 4 * sum(parameter.numel() for parameter in model.parameters()) / MIB
     assert estimate.parameters == estimate.gradients == estimate.averaging == pytest.approx(mib)
     assert estimate.optimizer == pytest.approx(2 * mib)
     assert estimate.total == pytest.approx(5 * mib + estimate.activations)
+    assert estimate_memory(model, make_args(), num_tokens=32).averaging == 0
 
 
-def test_frozen_weights_need_no_gradient_and_no_optimizer_state():
-    model = make_model(num_labels=5)
+@pytest.mark.parametrize("optim", ["adamw_torch", "sgd", "sgd momentum=0.9", "adagrad", "rmsprop", "adafactor"])
+def test_optimizer_state_is_what_the_optimizer_allocates(make_args, optim):
+    name, _, optim_args = optim.partition(" ")
+    args = make_args(optim=name, optim_args=optim_args or None)
+    model = make_model(num_labels=300)
+    optimizer_class, settings = XMTCTrainer.get_optimizer_cls_and_kwargs(args, model)
+    optimizer = optimizer_class(model.parameters(), **settings)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    tensors = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
+    allocated = sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor.dim()) / MIB
+    assert estimate_memory(model, args, num_tokens=32).optimizer == pytest.approx(allocated)
+
+
+def test_gradients_have_the_type_of_their_weights(make_args):
+    full, half = (estimate_memory(on_meta().to(dtype), make_args(), 32) for dtype in (torch.float32, torch.bfloat16))
+    assert (half.parameters, half.gradients) == (full.parameters / 2, full.gradients / 2)
+
+
+def test_frozen_weights_need_no_gradient_and_no_optimizer_state(make_args):
+    model = on_meta(num_labels=5)
     model.encoder.requires_grad_(False)
-    estimate = estimate_memory(model, 4, 32, averaging=False, device=CPU)
+    estimate = estimate_memory(model, make_args(), 32)
     assert estimate.gradients < estimate.parameters
     assert estimate.optimizer == 2 * estimate.gradients
-    assert estimate.averaging == 0
 
 
-def test_activations_grow_with_batch_tokens_and_labels():
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"last_layer_cls_only": False, "attention_probs_dropout_prob": 0.0},
+        {"num_labels": 5_000, "cornet_num_blocks": 3},
+        {"num_attention_heads": 8},
+    ],
+)
+def test_activations_are_at_least_what_autograd_keeps_and_not_much_more(make_args, settings):
+    settings = {"num_labels": 50, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, **settings}
+    model = make_model(**settings).train()
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept = []
+    input_ids = torch.randint(1, 48, (8, 40))
+    input_ids[:, :2] = torch.tensor([48, 49])
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+        model(input_ids, attention_mask=torch.ones_like(input_ids), labels=torch.zeros(8, 1, dtype=torch.long))
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in kept}
+    bytes_kept = sum(size for address, size in storages.items() if address not in weights)
+    estimate = estimate_memory(model, make_args(per_device_train_batch_size=8), num_tokens=40)
+    assert bytes_kept < estimate.activations * MIB < 1.6 * bytes_kept
+    # What is advised where memory does not suffice is believed to help.
+    checkpointed = estimate_memory(model, make_args(per_device_train_batch_size=8, activation_checkpointing=True), 40)
+    assert checkpointed.activations < 0.9 * estimate.activations
+
+
+def test_activations_grow_with_batch_tokens_and_labels(make_args):
     def activations(batch_size=4, num_tokens=32, **settings):
-        model = make_model(**{"num_labels": 100, **settings})
-        return estimate_memory(model, batch_size, num_tokens, averaging=False, device=CPU).activations
+        return estimate_memory(
+            on_meta(**settings), make_args(per_device_train_batch_size=batch_size), num_tokens
+        ).activations
 
     assert activations(batch_size=8) == pytest.approx(2 * activations())
     assert activations(num_tokens=64) > 1.5 * activations()
@@ -42,8 +115,33 @@ def test_activations_grow_with_batch_tokens_and_labels():
     assert activations(cornet_num_blocks=3) > activations(cornet_num_blocks=0)
 
 
+def test_evaluation_with_cornet_holds_the_logits_of_a_whole_batch(make_args):
+    num_labels, documents = 200_000, 512
+    logits = 4 * num_labels * documents / MIB
+    args = make_args(per_device_eval_batch_size=documents)
+    with_cornet = estimate_memory(on_meta(num_labels=num_labels, cornet_num_blocks=1), args, 32)
+    assert 3 * logits < with_cornet.evaluation < 3.5 * logits
+    assert with_cornet.total == pytest.approx(with_cornet.parameters + with_cornet.optimizer + with_cornet.evaluation)
+    # Without it the labels are scored block by block.
+    assert estimate_memory(on_meta(num_labels=num_labels, cornet_num_blocks=0), args, 32).evaluation < 0.5 * logits
+
+
+def test_processes_share_the_machine_and_exchange_gradients(make_args, monkeypatch):
+    free = psutil.virtual_memory()._replace(available=300 * MIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+    args = make_args()
+    alone = estimate_memory(on_meta(), args, 32)
+    assert alone.available == 300 and alone.describe().endswith("300 MiB are free on cpu.")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    monkeypatch.setattr(XMTCTrainingArguments, "world_size", 3)
+    shared = estimate_memory(on_meta(), args, 32)
+    assert shared.available == 100 and shared.describe().endswith("100 MiB are free on cpu for each of 3 processes.")
+    assert (shared.gradients, shared.parameters) == (2 * alone.gradients, alone.parameters)
+
+
 def test_what_cannot_fit_is_refused_with_the_options_that_help():
-    sizes = {"parameters": 100.0, "gradients": 100.0, "optimizer": 200.0, "averaging": 0.0, "activations": 50.0}
-    MemoryEstimate(**sizes, available=451.0, device="cpu").refuse_if_too_large()
+    MemoryEstimate(**FIELDS, available=451.0).refuse_if_too_large()
     with pytest.raises(MemoryError, match=r"about 450 MiB .* 449 MiB are free on cpu. Lower per_device_train_batch_size"):
-        MemoryEstimate(**sizes, available=449.0, device="cpu").refuse_if_too_large()
+        MemoryEstimate(**FIELDS, available=449.0).refuse_if_too_large()
+    with pytest.raises(MemoryError, match=r"about 700 MiB .* 400 in evaluation.* or use activation_checkpointing=True"):
+        MemoryEstimate(**{**FIELDS, "evaluation": 400.0}, available=500.0).refuse_if_too_large()

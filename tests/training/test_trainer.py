@@ -87,6 +87,38 @@ def test_data_without_texts_and_tokens_is_refused(make_trainer):
         make_trainer(train_dataset=Dataset.from_dict({"labels": [[0]]}))
 
 
+def test_streams_are_trained_on_and_evaluated_once_they_are_tokenized(corpus, tokenizer, make_trainer):
+    streams = {split: corpus[split].to_iterable_dataset() for split in ("train", "validation")}
+    message = r"IterableDataset with the columns \['text', 'labels'\] and no 'input_ids'.* stream.map\(lambda rows"
+    with pytest.raises(ValueError, match=message):
+        make_trainer(train_dataset=streams["train"], max_steps=2)
+    with pytest.raises(ValueError, match=message):
+        make_trainer(eval_dataset=streams["validation"])
+    train, validation = (
+        stream.map(lambda rows: tokenizer(rows["text"], truncation=True), batched=True, remove_columns="text")
+        for stream in streams.values()
+    )
+    trainer = make_trainer(train_dataset=train, eval_dataset=validation, max_steps=2)
+    trainer.train()
+    assert trainer.state.global_step == 2
+    assert trainer.evaluate()["eval_nDCG@5"] == pytest.approx(trainer.evaluate(corpus["validation"])["eval_nDCG@5"])
+
+
+def test_a_training_set_that_fills_no_batch_is_refused_where_incomplete_ones_are_dropped(make_trainer):
+    with pytest.raises(ValueError, match="have 24 documents, a step takes 25 .*, so nothing would be trained"):
+        make_trainer(dataloader_drop_last=True, per_device_train_batch_size=25)
+    make_trainer(dataloader_drop_last=True, per_device_train_batch_size=24)
+    make_trainer(per_device_train_batch_size=25)
+
+
+def test_incomplete_batches_are_dropped_from_training_alone(corpus, make_trainer):
+    trainer = make_trainer(dataloader_drop_last=True, per_device_train_batch_size=5, num_train_epochs=1)
+    trainer.train()
+    assert trainer.state.global_step == 4  # of 24 documents
+    assert trainer.evaluate()["eval_num_documents"] == 8  # in batches of 3
+    assert len(trainer.predict(corpus["test"]).predictions[1]) == 7
+
+
 def test_a_missing_or_foreign_tokenizer_is_refused(tmp_path, corpus, make_model, tokenizer):
     args = XMTCTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
     with pytest.raises(ValueError, match="needs the model's tokenizer"):

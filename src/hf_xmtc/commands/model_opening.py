@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
 
 import hf_xmtc  # noqa: F401, registers the model classes, so that a local folder opens without running its code
@@ -33,12 +32,7 @@ def open_model(
     """
     check_readable(name_or_path)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    try:
-        model = AutoModelForSequenceClassification.from_pretrained(name_or_path, **options)
-    except SafetensorError as error:
-        raise ValueError(
-            f"The weights of {name_or_path} are damaged ({error}). Was a download or a copy interrupted? Fetch them again."
-        ) from error
+    model = AutoModelForSequenceClassification.from_pretrained(name_or_path, **options)
     # A class that came with the model is not a subclass of ours, so it is known by what it can do.
     if not hasattr(model, "check_tokenizer"):
         raise ValueError(

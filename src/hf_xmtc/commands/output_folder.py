@@ -15,7 +15,9 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xmtc.models.label_names import LabelNames
 
-__all__ = ["OutputFolder", "check_reopens"]
+from .json_files import write_json
+
+__all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder", "check_reopens"]
 
 RECIPE_FILE = "recipe.json"
 METRICS_FILE = "metrics.json"
@@ -92,8 +94,7 @@ class OutputFolder:
 
     def begin(self, recipe: dict[str, Any]) -> None:
         """Mark the folder as this run's."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        _write_json(self.path / RECIPE_FILE, recipe)
+        write_json(self.path / RECIPE_FILE, recipe)
 
     def write_predictions(
         self,
@@ -131,18 +132,12 @@ class OutputFolder:
 
     def finish(self, metrics: dict[str, Any]) -> None:
         """Write ``metrics.json``, which marks the folder as finished."""
-        _write_json(self.path / METRICS_FILE, metrics)
+        write_json(self.path / METRICS_FILE, metrics)
 
 
 def _lists(values: np.ndarray, ends: np.ndarray, kind: pa.DataType) -> pa.ListArray:
     """Rows of a list column from all values in a row and the places where each list ends, 0 in front."""
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(values, kind))
-
-
-def _write_json(path: Path, content: dict) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
 
 
 # Runs in a process of its own, where hf_xmtc cannot be imported: what a stranger's machine would do.

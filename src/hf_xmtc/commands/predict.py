@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from tqdm import tqdm
 from transformers import HfArgumentParser, PreTrainedTokenizerFast
+from transformers.data.data_collator import pad_without_fast_tokenizer_warning
 
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
@@ -21,6 +21,7 @@ from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from .document_files import STANDARD_INPUT, DocumentChunk, DocumentFile
 from .model_opening import MODEL_FILES, WEIGHTS_FILES, check_readable, choose_device, choose_max_length, open_model
 from .prediction_files import PredictionRow, PredictionWriter, Progress
+from .processes import usable_cores
 
 __all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predict_texts"]
 
@@ -115,8 +116,7 @@ def main(argv: list[str] | None = None) -> None:
         settings = PredictArguments(**vars(namespace))
         if choose_device(settings.device).type == "cpu":
             # A launcher such as `accelerate launch` gives a process one thread, which leaves most of the machine idle.
-            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-            torch.set_num_threads(settings.num_threads or cores)
+            torch.set_num_threads(settings.num_threads or usable_cores())
         summary = predict_file(settings, show_progress=True)
     except (ImportError, OSError, ValueError) as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
@@ -226,8 +226,10 @@ def predict_texts(
     by_length = sorted(range(len(texts)), key=lambda i: -len(token_ids[i]))
     for start in range(0, len(texts), batch_size):
         members = by_length[start : start + batch_size]
-        batch = _pad([token_ids[i] for i in members], tokenizer)
-        output = model(**{name: tensor.to(model.device) for name, tensor in batch.items()}, top_k=top_k)
+        batch = pad_without_fast_tokenizer_warning(
+            tokenizer, {"input_ids": [token_ids[i] for i in members]}, return_attention_mask=True, return_tensors="pt"
+        )
+        output = model(**batch.to(model.device), top_k=top_k)
         top_labels[members] = output.top_labels.cpu().numpy()
         top_scores[members] = output.top_scores.float().cpu().numpy()
     return top_labels, top_scores, sum(bool(encoding.overflowing) for encoding in encoded.encodings)
@@ -278,18 +280,6 @@ def _file_identity(path: Path) -> str:
     status = path.stat()
     changed = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(status.st_mtime))
     return f"{status.st_size} bytes of {changed}.{status.st_mtime_ns % 10**9:09d} UTC"
-
-
-def _pad(token_ids: list[list[int]], tokenizer: PreTrainedTokenizerFast) -> dict[str, Tensor]:
-    """Token ids and attention mask, (B, T), padded on the tokenizer's side."""
-    width = max(len(ids) for ids in token_ids)
-    input_ids = torch.full((len(token_ids), width), tokenizer.pad_token_id, dtype=torch.long)
-    attention_mask = torch.zeros_like(input_ids)
-    for row, ids in enumerate(token_ids):
-        columns = slice(width - len(ids), width) if tokenizer.padding_side == "left" else slice(0, len(ids))
-        input_ids[row, columns] = torch.tensor(ids, dtype=torch.long)
-        attention_mask[row, columns] = 1
-    return {"input_ids": input_ids, "attention_mask": attention_mask}
 
 
 def _rows(

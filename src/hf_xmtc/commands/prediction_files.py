@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .document_files import import_pyarrow
+from .json_files import write_json
 
 __all__ = ["OUTPUT_FORMATS", "PredictionRow", "PredictionWriter", "Progress"]
 
@@ -178,10 +179,7 @@ class PredictionWriter:
         self._write_state()
 
     def _write_state(self) -> None:
-        state = {"progress": asdict(self.progress), "settings": self.settings}
-        new = self._state_file.with_name(self._state_file.name + ".new")
-        new.write_text(json.dumps(state, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(new, self._state_file)
+        write_json(self._state_file, {"progress": asdict(self.progress), "settings": self.settings})
 
     # ---- formats ---------------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,22 @@
-"""One training run in one or several processes: are they joined, how many threads has each, who talks."""
+"""Processes of a command: are those of a training run joined, which cores and memory does each use, who talks."""
 
 import logging
 import os
+import sys
 
-import datasets
-import psutil
 import torch
 from transformers import TrainingArguments
 from transformers.training_args import ParallelMode
 
-__all__ = ["UnjoinedProcessesError", "refuse_unjoined_processes", "requested_processes", "say", "set_up_process"]
+__all__ = [
+    "UnjoinedProcessesError",
+    "peak_memory_mb",
+    "refuse_unjoined_processes",
+    "requested_processes",
+    "say",
+    "set_up_process",
+    "usable_cores",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +40,10 @@ def set_up_process(args: TrainingArguments) -> None:
     refuse_unjoined_processes(args)
     if args.device.type == "cpu":
         # `accelerate launch` gives every process one thread, which leaves most of the machine idle.
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        torch.set_num_threads(max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+        torch.set_num_threads(max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
     if not args.should_log:
+        import datasets  # not at the top: prediction uses this file too, and does without
+
         datasets.disable_progress_bars()
     say(args, f"{args.world_size} process(es), {torch.get_num_threads()} thread(s) each, on {args.device.type}.")
 
@@ -46,12 +54,32 @@ def say(args: TrainingArguments, text: str) -> None:
         logger.info(text)
 
 
+def usable_cores() -> int:
+    """CPU cores that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def peak_memory_mb(device: torch.device | None = None) -> int:
+    """Most memory that this process has held so far, in MiB: on a CUDA device that of its tensors, else the process's own."""
+    if device is not None and device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 2**20)
+    if sys.platform == "win32":
+        import psutil
+
+        return round(psutil.Process().memory_info().peak_wset / 2**20)
+    import resource  # is not there on Windows
+
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10))
+
+
 def refuse_unjoined_processes(args: TrainingArguments) -> None:
     """Refuse processes that would each train alone on all data, and launchers that silently started one instead of several.
 
     Raises:
         UnjoinedProcessesError: If the processes that were asked for are not joined.
     """
+    import psutil  # as `datasets` above
+
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started > 1 and args.parallel_mode != ParallelMode.DISTRIBUTED:
         raise UnjoinedProcessesError(

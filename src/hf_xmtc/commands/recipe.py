@@ -1,5 +1,6 @@
 """What `hf-xmtc train` can be told: dataclasses that the command line, a YAML recipe and JSON all parse into."""
 
+import argparse
 import dataclasses
 import json
 import os
@@ -14,7 +15,7 @@ from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 
 from .families import family_named
 
-__all__ = ["DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
+__all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
 
 DEFAULT_OUTPUT_DIR = "outputs/demo-bertxml"
 
@@ -45,6 +46,14 @@ SAID_ELSEWHERE = (
     "report_to",
     "dataloader_num_workers",
     "do_train",
+    "do_eval",
+    "do_predict",
+    "push_to_hub",
+    "hub_model_id",
+    "hub_private_repo",
+    "hub_revision",
+    "hub_strategy",
+    "hub_always_push",
 )
 
 
@@ -149,6 +158,11 @@ class DataArguments:
         default=None, metadata={"help": "Evaluate on the first N documents of each split only."}
     )
 
+    @property
+    def dataset_repo_id(self) -> str | None:
+        """The data set's id on the Hub; None for the demo data and for a folder (the order in which the loader looks)."""
+        return None if self.dataset == "demo" or os.path.isdir(self.dataset) else self.dataset
+
 
 @dataclass
 class Recipe:
@@ -198,17 +212,36 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
     # The parser does not know the defaults that a bool computes for itself, here from whether there is an accelerator.
     accelerator = torch.accelerator.is_available()
     defaults = {"output_dir": DEFAULT_OUTPUT_DIR, "use_cpu": not accelerator, "dataloader_pin_memory": accelerator}
+    # What this command does in any case; transformers' defaults would make a False that somebody gives look like none.
+    defaults.update(do_train=True, do_eval=True, do_predict=True)
     path = _config_path(argv)
     if path is not None:
         known = {action.dest for action in parser._actions} - {"help", "config"}
         defaults.update(_read_recipe_file(path, known))
     parser.set_defaults(**defaults)
-    model, data, training, _, unknown = parser.parse_args_into_dataclasses(
-        args=argv, look_for_args_file=False, return_remaining_strings=True
-    )
+    chosen, unknown = parser.parse_known_args(argv)
     if unknown:
         raise ValueError(f"hf-xmtc train does not know {' '.join(unknown)}; see hf-xmtc train --help.")
-    return Recipe(model, data, training)
+    _refuse_idle_options(chosen)
+    return Recipe(*parser.parse_dict(vars(chosen), allow_extra_keys=True))
+
+
+def _refuse_idle_options(chosen: argparse.Namespace) -> None:
+    """Refuse training arguments that only other scripts heed, instead of doing something else than was asked for."""
+    if chosen.resume_from_checkpoint is not None:
+        raise ValueError(
+            f"resume_from_checkpoint={chosen.resume_from_checkpoint!r} is not needed: repeat the same command to resume; it goes "
+            "on from the last checkpoint in its output_dir. Leave the option out."
+        )
+    refusals = {
+        "do_train": (False, "This command always trains; hf-xmtc predict tags texts with a trained model."),
+        "do_eval": (False, "Every split is evaluated in the end; --eval_strategy no leaves it out during training."),
+        "do_predict": (False, "Predictions for the evaluated splits are always written."),
+        "prediction_loss_only": (True, "The metrics and predictions that this command writes need more than the loss."),
+    }
+    for name, (value, reason) in refusals.items():
+        if getattr(chosen, name) is value:
+            raise ValueError(f"{name}={value} cannot be used here. {reason} Leave the option out.")
 
 
 def _config_path(argv: list[str]) -> str | None:

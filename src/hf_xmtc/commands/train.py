@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 import transformers
 from datasets import DatasetDict
@@ -34,7 +33,7 @@ from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments, estimate_memory
 
 from .families import family_named
 from .output_folder import OutputFolder, check_reopens
-from .processes import UnjoinedProcessesError, say, set_up_process
+from .processes import UnjoinedProcessesError, peak_memory_mb, say, set_up_process
 from .recipe import Recipe, parse_recipe
 
 __all__ = ["main", "train"]
@@ -94,6 +93,8 @@ def train(recipe: Recipe) -> Path:
         **recipe.to_dict(),
         "dataset_name": info.source,
         "dataset_license": info.license,
+        "dataset_repo_id": recipe.data.dataset_repo_id,
+        "validation_carved": info.validation_carved,
         "dataset_fingerprint": info.fingerprint,
         "processes": args.world_size,
     }
@@ -107,7 +108,8 @@ def train(recipe: Recipe) -> Path:
     if recipe.model.label_bias_from_frequency:
         initialize_label_bias(model, label_counts(data["train"], info.num_labels), len(data["train"]))
     args.output_dir = str(folder.checkpoints)
-    # The Trainer would push its checkpoints while it trains; the finished folder is what others want.
+    # The Trainer would push its checkpoints while it trains, as hub_strategy and hub_always_push say, which therefore have no
+    # effect here; the finished folder is what others want.
     push_to_hub, args.push_to_hub = args.push_to_hub, False
     trainer = XMTCTrainer(
         model,
@@ -125,7 +127,13 @@ def train(recipe: Recipe) -> Path:
         folder.finish(metrics)
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
         if push_to_hub:
-            url = push_folder(folder.path, args.hub_model_id or folder.path.name, private=bool(args.hub_private_repo))
+            url = push_folder(
+                folder.path,
+                args.hub_model_id or folder.path.name,
+                private=bool(args.hub_private_repo),
+                token=args.hub_token,
+                revision=args.hub_revision,
+            )
             say(args, f"Pushed to {url}.")
     if args.parallel_mode == ParallelMode.DISTRIBUTED:
         torch.distributed.barrier()
@@ -152,13 +160,7 @@ def _refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArgumen
 def _refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
     """Say what training will need, and stop before anything is allocated if it cannot fit."""
     args = recipe.training
-    estimate = estimate_memory(
-        _build_model(recipe, info, tokenizer, on_meta=True),
-        args.per_device_train_batch_size,
-        recipe.data.max_length_tokens,
-        averaging=args.averaging_start_epoch is not None,
-        device=args.device,
-    )
+    estimate = estimate_memory(_build_model(recipe, info, tokenizer, on_meta=True), args, recipe.data.max_length_tokens)
     say(args, estimate.describe())
     estimate.refuse_if_too_large()
 
@@ -267,7 +269,7 @@ def _train_and_measure(trainer: XMTCTrainer, checkpoint: str | None) -> dict[str
     figures = {
         "seconds": round(seconds, 1),
         "documents_per_second": round(len(trainer.train_dataset) * (epochs - start_epoch) / seconds, 1),
-        "peak_memory_mb": round(_peak_memory_mb(trainer.args.device)),
+        "peak_memory_mb": peak_memory_mb(trainer.args.device),
         "epochs": round(epochs, 3),
         "steps": trainer.state.global_step,
         "processes": trainer.args.world_size,
@@ -277,16 +279,6 @@ def _train_and_measure(trainer: XMTCTrainer, checkpoint: str | None) -> dict[str
         # Seconds and speed are those of the last part alone.
         figures["resumed_at_epoch"] = round(start_epoch, 3)
     return figures
-
-
-def _peak_memory_mb(device: torch.device) -> float:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    if sys.platform == "win32":
-        return psutil.Process().memory_info().peak_wset / 2**20
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _write_folder(
@@ -328,8 +320,10 @@ def _closing_words(folder: OutputFolder, metrics: dict) -> str:
     if split is not None:
         shown = [name for name in ("P@1", "P@3", "P@5", "nDCG@5", "R@5", "PSP@5") if name in metrics[split]]
         result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in shown)
+    seconds, resumed = metrics["train"]["seconds"], metrics["train"].get("resumed_at_epoch")
+    since = "" if resumed is None else f" since it was resumed at epoch {resumed:g}"
     return (
-        f"{result}   ({metrics['train']['seconds']:.0f} s of training)\n"
+        f"{result}   ({seconds:.0f} s of training{since})\n"
         f"Model, card, metrics and predictions are in {folder.path}. Next:\n"
         f"  hf-xmtc predict --model {folder.path} --input texts.txt --output tags.jsonl\n"
         f"  hf-xmtc push --model {folder.path} --repo_id you/your-tagger"

@@ -36,8 +36,8 @@ class XMTCDataCollator:
         keep_unseen: Keep label ids from ``num_labels`` on. Whoever sets this strips them before the model's forward.
 
     Raises:
-        ValueError: If ``num_labels`` is not positive or ``label_format`` is unknown; when called, if labels are negative, no
-            integers, or multi-hot rows of another length.
+        ValueError: If ``num_labels`` is not positive or ``label_format`` is unknown; when called, if documents are not
+            tokenized, or labels are negative, no integers, or multi-hot rows of another length.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -68,6 +68,11 @@ class XMTCDataCollator:
 
     def _pad_inputs(self, features: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         columns = [c for c in ("input_ids", "attention_mask", "token_type_ids") if c in features[0]]
+        if "input_ids" not in columns:
+            raise ValueError(
+                f"A document has the fields {sorted(features[0])} and no 'input_ids'. Tokenize the data first: tokenize_dataset "
+                "for a Dataset, stream.map(lambda rows: tokenizer(rows['text'], truncation=True), batched=True) for a stream."
+            )
         longest = max(len(feature["input_ids"]) for feature in features)
         if self.max_length is not None and longest > self.max_length:
             raise ValueError(

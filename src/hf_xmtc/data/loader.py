@@ -139,9 +139,11 @@ def _warn_about(source: Source, info: LabelInfo) -> None:
         )
     if info.evaluation_only:
         documents = ", ".join(f"{count} in {split}" for split, count in info.num_with_unseen_labels.items() if count)
+        num_unseen = len(info.evaluation_only)
+        labels_occur = "1 label occurs" if num_unseen == 1 else f"{num_unseen} labels occur"
         warnings.warn(
-            f"{source.name}: {len(info.evaluation_only)} label{'s' if len(info.evaluation_only) > 1 else ''} occur{'' if len(info.evaluation_only) > 1 else 's'} only in evaluation data, for example "
-            f"{info.evaluation_only[0]!r} (documents affected: {documents}). No model trained on this data can predict "
-            f"them; they have label ids from {info.num_labels} on and recall counts them as missed unless told otherwise.",
+            f"{source.name}: {labels_occur} only in evaluation data, for example {info.evaluation_only[0]!r} (documents "
+            f"affected: {documents}). No model trained on this data can predict them; they have label ids from "
+            f"{info.num_labels} on and recall counts them as missed unless told otherwise.",
             stacklevel=3,
         )

@@ -8,7 +8,12 @@ import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, Features, List, Value
 from transformers import PreTrainedTokenizerBase
 
+from hf_xmtc.tokenization import check_max_length
+
 __all__ = ["tokenize_dataset"]
+
+# Raised when the same text would be tokenized into something else, so that old caches are not reused.
+_TOKENIZING_VERSION = 1
 
 DatasetOrDict = TypeVar("DatasetOrDict", Dataset, DatasetDict)
 
@@ -30,14 +35,16 @@ def tokenize_dataset(
         num_proc: Processes that share the work.
 
     Returns:
-        The data set with ``input_ids``, ``length`` (tokens of each document) and, where it had them, ``labels``; and for
-        each split the number of texts that were cut. A single split without a name is called ``data``.
+        The data set with ``input_ids`` and, where it had them, ``labels``; and for each split the number of texts that were
+        cut. A single split without a name is called ``data``.
 
     Raises:
         TypeError: If the tokenizer is not a fast one.
         ValueError: If ``max_length`` leaves no room beside the special tokens or exceeds the tokenizer's own limit.
     """
-    _check(tokenizer, max_length)
+    if not tokenizer.is_fast:
+        raise TypeError(f"{type(tokenizer).__name__} is not a fast tokenizer. Load it with AutoTokenizer, which gives one.")
+    check_max_length(tokenizer, max_length)
     if isinstance(dataset, DatasetDict):
         parts = {split: _tokenize_split(rows, tokenizer, max_length, num_proc) for split, rows in dataset.items()}
         tokenized = DatasetDict({split: rows for split, (rows, _) in parts.items()})
@@ -46,27 +53,10 @@ def tokenize_dataset(
     return tokenized, {str(dataset.split or "data"): num_cut}
 
 
-def _check(tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
-    if not tokenizer.is_fast:
-        raise TypeError(f"{type(tokenizer).__name__} is not a fast tokenizer. Load it with AutoTokenizer, which gives one.")
-    num_special = tokenizer.num_special_tokens_to_add()
-    # Below the number of special tokens the library would silently not cut at all.
-    if max_length <= num_special:
-        raise ValueError(
-            f"max_length={max_length} leaves no room for words: the tokenizer adds {num_special} special tokens. "
-            f"Use at least {num_special + 1}, or fewer CLS tokens."
-        )
-    if max_length > tokenizer.model_max_length:
-        raise ValueError(
-            f"max_length={max_length} exceeds the {tokenizer.model_max_length} tokens the tokenizer's model can take. "
-            f"Use max_length={tokenizer.model_max_length} or less."
-        )
-
-
 def _tokenize_split(
     dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, num_proc: int | None
 ) -> tuple[Dataset, int]:
-    features = {"input_ids": List(Value("int32")), "length": Value("int32"), "is_cut": Value("bool")}
+    features = {"input_ids": List(Value("int32")), "is_cut": Value("bool")}
     if "labels" in dataset.column_names:
         features["labels"] = dataset.features["labels"]
     tokenized = dataset.map(
@@ -88,10 +78,8 @@ def _tokenize_batch(batch: dict, tokenizer: PreTrainedTokenizerBase, max_length:
     encoded = tokenizer(
         texts, truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False
     )
-    input_ids = [ids or [tokenizer.unk_token_id] for ids in encoded["input_ids"]]
     return {
-        "input_ids": input_ids,
-        "length": [len(ids) for ids in input_ids],
+        "input_ids": [ids or [tokenizer.unk_token_id] for ids in encoded["input_ids"]],
         # What was cut off is kept beside each encoding, so no text is tokenized twice to find out.
         "is_cut": [bool(encoding.overflowing) for encoding in encoded.encodings],
     }
@@ -104,5 +92,6 @@ def _fingerprint(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_lengt
     """
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.update(truncation=None, padding=None)
-    parts = [dataset._fingerprint, content, tokenizer.unk_token_id, tokenizer.truncation_side, max_length]
+    settings = [tokenizer.unk_token_id, tokenizer.truncation_side, max_length]
+    parts = [_TOKENIZING_VERSION, dataset._fingerprint, content, *settings]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()

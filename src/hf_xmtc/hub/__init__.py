@@ -1,7 +1,7 @@
 """Publishing on the Hugging Face Hub: check a model folder, write its card, push it."""
 
-from hf_xmtc.hub.model_card import build_model_card, card_from_folder
-from hf_xmtc.hub.push import push_folder, push_main
-from hf_xmtc.hub.verify import ModelFolderReport, check_model_folder
+from .model_card import build_model_card, card_from_folder
+from .push import push_folder, push_main
+from .verify import ModelFolderReport, check_model_folder
 
 __all__ = ["ModelFolderReport", "build_model_card", "card_from_folder", "check_model_folder", "push_folder", "push_main"]

@@ -13,8 +13,9 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from hf_xmtc.hub.verify import num_labels_of
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+
+from .verify import num_labels_of
 
 __all__ = ["REPO_ID_PLACEHOLDER", "build_model_card", "card_from_folder"]
 
@@ -79,7 +80,7 @@ def build_model_card(
     dataset_license: str | None = None,
     dataset_repo_id: str | None = None,
     language: str | Sequence[str] | None = None,
-    license: str = "apache-2.0",
+    license: str | None = None,
     limits: Sequence[str] = (),
     repo_id: str = REPO_ID_PLACEHOLDER,
     training_curve: str | None = None,
@@ -100,7 +101,7 @@ def build_model_card(
         dataset_license: Licence of the data set, in words.
         dataset_repo_id: Hub id of the data set; None when it is not on the Hub.
         language: ISO 639-1 code of the documents, or several.
-        license: Licence of the weights, as the Hub abbreviates it.
+        license: Licence of the weights, as the Hub abbreviates it; None claims none, as it is for their owner to choose.
         limits: Further limits of this model, as sentences.
         repo_id: Repo that the usage example opens.
         training_curve: Name of the picture in the model folder, if there is one.
@@ -135,7 +136,7 @@ def build_model_card(
         "## How to use\n\n" + _usage(repo_id),
         "## Results\n\n" + _results(metrics, dataset_name),
         "## Data\n\n"
-        + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id)
+        + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id, recipe)
         + "\n\n"
         + _labels(label_info, recipe),
         "## Training\n\n" + _training(recipe, metrics.get("train", {}), training_curve),
@@ -289,13 +290,18 @@ def _left_out_note(split: str, values: Mapping) -> str:
     return f"{note}; all of them count."
 
 
-def _data(name: str, description: str | None, license: str | None, repo_id: str | None) -> str:
+def _data(name: str, description: str | None, license: str | None, repo_id: str | None, recipe: Mapping) -> str:
     where = f"[{name}](https://huggingface.co/datasets/{repo_id})" if repo_id else name
     sentences = [f"Trained on {where}."]
     if description:
         sentences.append(description.strip())
     if license:
         sentences.append(f"Licence of the data: {license.strip().rstrip('.')}.")
+    if recipe.get("validation_carved"):
+        share = f" ({100 * recipe['validation_fraction']:g} %)" if "validation_fraction" in recipe else ""
+        sentences.append(
+            f"This data set has no validation split; a part of its training split{share}, chosen by a hash of the text, was held out as one."
+        )
     return " ".join(sentences)
 
 
@@ -317,7 +323,10 @@ def _training(recipe: Mapping, train: Mapping, training_curve: str | None) -> st
         f"peak memory {train['peak_memory_mb']:,.0f} MB" if "peak_memory_mb" in train else "",
     ]
     if any(costs):
-        parts.append(f"Training took {', '.join(cost for cost in costs if cost)}.")
+        start = "Training took"
+        if "resumed_at_epoch" in train:
+            start = f"Training was interrupted and resumed at epoch {train['resumed_at_epoch']:g}; from there on it took"
+        parts.append(f"{start} {', '.join(cost for cost in costs if cost)}.")
     shown = {key: _without_path(value) for key, value in recipe.items() if value is not None and key != "output_dir"}
     if shown:
         rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in shown.items()]

@@ -11,19 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, ModelCard
 from huggingface_hub.errors import HfHubHTTPError, RevisionNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
-from hf_xmtc.hub.model_card import REPO_ID_PLACEHOLDER, is_local_path
-from hf_xmtc.hub.verify import CONFIG_FILE, ModelFolderReport, check_model_folder, num_labels_of
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+
+from .model_card import REPO_ID_PLACEHOLDER, is_local_path
+from .verify import CONFIG_FILE, ModelFolderReport, check_model_folder, num_labels_of
 
 __all__ = ["push_folder", "push_main"]
 
 logger = logging.getLogger(__name__)
 
 _WEIGHT_SUFFIXES = (".safetensors", ".bin", ".gguf", ".onnx")
+_Operations = list[CommitOperationAdd | CommitOperationDelete]
 
 
 def push_folder(
@@ -34,13 +36,15 @@ def push_folder(
     token: str | None = None,
     revision: str | None = None,
     commit_message: str | None = None,
+    license: str | None = None,
     overwrite: bool = False,
     dry_run: bool = False,
 ) -> str:
     """Upload a model folder to the Hub.
 
-    Optimizer checkpoints, caches and hidden files stay behind. In the card, the placeholder for the repo's name is filled
-    in on the way; the folder itself is not changed. The upload is one commit, so readers see the old model or the new one.
+    Optimizer checkpoints, caches and hidden files stay behind. In the card, the placeholder for the repo's name and the
+    licence are filled in on the way; the folder itself is not changed. The upload is one commit, so readers see the old model
+    or the new one.
 
     Args:
         folder: A complete model folder (see `check_model_folder`).
@@ -49,6 +53,8 @@ def push_folder(
         token: A token with write permission; without it the one of ``hf auth login`` or ``HF_TOKEN``.
         revision: Branch to commit to, made from ``main`` if it is not there. Default ``main``.
         commit_message: Subject of the commit.
+        license: Licence of the weights for the card, as the Hub abbreviates it (``apache-2.0``, ``cc-by-4.0``, ``other``);
+            None leaves the card's own, if it has one.
         overwrite: Replace a repo that holds another model. Files that only the other model has are deleted in the same
             commit; the Hub's history keeps them.
         dry_run: Check the folder and return the address, but send and ask nothing.
@@ -84,7 +90,12 @@ def push_folder(
             )
         if revision is not None and remote.is_new_branch:
             api.create_branch(repo_url.repo_id, branch=revision)
-        _commit(api, report, remote, repo_url.repo_id, revision, commit_message, replace=difference is not None)
+        operations = _uploads(report, repo_url.repo_id, license)
+        if difference is not None:
+            stale = sorted(set(remote.files) - set(report.files) - {".gitattributes"})
+            operations += [CommitOperationDelete(path_in_repo=name, is_folder=False) for name in stale]
+        subject = commit_message or f"Upload {report.model_type} with {report.num_labels} labels"
+        _commit(api, repo_url.repo_id, operations, subject, revision)
     except HfHubHTTPError as error:
         if error.response.status_code not in (401, 403):
             raise
@@ -162,34 +173,27 @@ def _difference(report: ModelFolderReport, remote: _Remote) -> str | None:
     return None
 
 
-def _commit(
-    api: HfApi,
-    report: ModelFolderReport,
-    remote: _Remote,
-    repo_id: str,
-    revision: str | None,
-    commit_message: str | None,
-    replace: bool,
-) -> None:
-    operations: list[CommitOperationAdd | CommitOperationDelete] = []
+def _uploads(report: ModelFolderReport, repo_id: str, license: str | None) -> _Operations:
+    """The folder's files; in the card, the repo's name and the licence are filled in."""
+    operations: _Operations = []
     for name in report.files:
         content: Path | bytes = report.folder / name
         if name == "README.md":
-            card = content.read_text(encoding="utf-8")
-            content = card.replace(REPO_ID_PLACEHOLDER, repo_id).encode("utf-8")
+            text = content.read_text(encoding="utf-8").replace(REPO_ID_PLACEHOLDER, repo_id)
+            if license is not None:
+                card = ModelCard(text)
+                card.data.license = license
+                text = str(card)
+            content = text.encode("utf-8")
         operations.append(CommitOperationAdd(path_in_repo=name, path_or_fileobj=content))
-    if replace:
-        stale = sorted(set(remote.files) - set(report.files) - {".gitattributes"})
-        operations += [CommitOperationDelete(path_in_repo=name, is_folder=False) for name in stale]
+    return operations
+
+
+def _commit(api: HfApi, repo_id: str, operations: _Operations, subject: str, revision: str | None) -> None:
     with warnings.catch_warnings():
         # predictions/test.parquet belongs beside the model it was made with.
         warnings.filterwarnings("ignore", message="It seems that you are about to commit a data file")
-        api.create_commit(
-            repo_id,
-            operations,
-            commit_message=commit_message or f"Upload {report.model_type} with {report.num_labels} labels",
-            revision=revision,
-        )
+        api.create_commit(repo_id, operations, commit_message=subject, revision=revision)
 
 
 def _address(repo_url: str, revision: str | None) -> str:
@@ -211,6 +215,9 @@ def push_main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--private", action="store_true", help="make a new repo private")
     parser.add_argument("--revision", help="branch to push to, made if it is not there (default: main)")
     parser.add_argument("--commit_message", help="subject of the commit")
+    parser.add_argument(
+        "--license", help="licence of the weights for the card, such as apache-2.0 (default: the card's own)"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace a repo that holds another model")
     parser.add_argument("--dry_run", action="store_true", help="check the folder and list the files, send nothing")
     options = parser.parse_args(argv)
@@ -221,6 +228,7 @@ def push_main(argv: Sequence[str] | None = None) -> int:
             private=options.private,
             revision=options.revision,
             commit_message=options.commit_message,
+            license=options.license,
             overwrite=options.overwrite,
             dry_run=options.dry_run,
         )

@@ -1,5 +1,6 @@
 """`BertXMLConfig`: settings of BertXML, with its own small encoder or any pretrained one."""
 
+import dataclasses
 from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -7,6 +8,23 @@ from transformers import AutoConfig, PreTrainedConfig
 from .configuration_xmtc import XMTCConfig
 
 __all__ = ["BertXMLConfig"]
+
+# Fields of the own encoder, which say nothing about a backbone.
+OWN_ENCODER_FIELDS = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "layer_norm",
+    "layer_norm_eps",
+    "last_layer_cls_only",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "embedding_initializer_range",
+)
+# Fields that the own encoder and a backbone both have; the backbone's count.
+BACKBONE_FIELDS = ("hidden_size", "vocab_size", "pad_token_id")
 
 # Backbones that count positions from pad_token_id + 1, so that the rows before it hold no position.
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "roberta-prelayernorm", "mpnet")
@@ -79,11 +97,22 @@ class BertXMLConfig(XMTCConfig):
                     f"backbone_config is {self.backbone_config!r:.80}, not the config of a text encoder. Pass "
                     "AutoConfig.from_pretrained(…) of one, or use BertXMLForXMTC.from_backbone(name_or_path)."
                 )
-            # One source for what both configs state: the backbone's own settings.
-            self.hidden_size = self.backbone_config.hidden_size
-            self.vocab_size = self.backbone_config.vocab_size
-            self.pad_token_id = self.backbone_config.pad_token_id
+            self._follow_backbone()
         super().__post_init__(**kwargs)
+
+    def _follow_backbone(self) -> None:
+        """Take from the backbone what it states itself, and refuse settings that it would leave without effect."""
+        defaults = {entry.name: entry.default for entry in dataclasses.fields(self)}
+        for field in OWN_ENCODER_FIELDS + BACKBONE_FIELDS:
+            stated = getattr(self.backbone_config, field, None) if field in BACKBONE_FIELDS else defaults[field]
+            if getattr(self, field) not in (defaults[field], stated):
+                raise ValueError(
+                    f"{field}={getattr(self, field)!r} is a setting of BertXML's own encoder, but backbone_config puts a "
+                    f"{self.backbone_config.model_type} model in its place ({field}={getattr(self.backbone_config, field, None)!r}). "
+                    "Set it on the backbone's config, or leave it out."
+                )
+            if field in BACKBONE_FIELDS:
+                setattr(self, field, stated)
 
     @classmethod
     def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "BertXMLConfig":
@@ -157,20 +186,7 @@ class BertXMLConfig(XMTCConfig):
     def to_dict(self) -> dict[str, Any]:
         output = super().to_dict()
         if self.backbone_config is not None:
-            # The own encoder's sizes say nothing about a backbone; they would only mislead a reader of config.json.
-            for field in (
-                "num_hidden_layers",
-                "num_attention_heads",
-                "intermediate_size",
-                "hidden_act",
-                "layer_norm",
-                "layer_norm_eps",
-                "last_layer_cls_only",
-                "hidden_dropout_prob",
-                "attention_probs_dropout_prob",
-                "max_position_embeddings",
-                "embedding_initializer_range",
-            ):
+            for field in OWN_ENCODER_FIELDS:
                 output.pop(field, None)
             if isinstance(output.get("backbone_config"), dict):
                 # Nor do the encoder's place on this machine and the labels of a head it does not have.

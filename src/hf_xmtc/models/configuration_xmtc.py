@@ -1,24 +1,37 @@
 """`XMTCConfig`: the settings that every model family shares: label space, head and CorNet."""
 
+import dataclasses
+import difflib
 import os
 from typing import Any
 
-from transformers import PreTrainedConfig
-from transformers.utils import cached_file
+from transformers import PreTrainedConfig, __version__
+from transformers.utils import cached_file, logging
 
 from .label_names import LABELS_FILE, LabelNames
 
 __all__ = ["XMTCConfig"]
 
+logger = logging.get_logger(__name__)
+
+# Older releases set a config's fields in another way and would lose the label names.
+OLDEST_TRANSFORMERS = (5, 13)
+if tuple(int(part) for part in __version__.split(".")[:2]) < OLDEST_TRANSFORMERS:
+    raise ImportError(
+        f"This model needs transformers {'.'.join(map(str, OLDEST_TRANSFORMERS))} or newer, and {__version__} is installed: "
+        "pip install -U transformers"
+    )
+
 # What describes the label space; stored as num_labels and labels.json.
-_PRIVATE = ("_label_names", "_labels_file", "_unnamed", "_num_labels", "_id2label", "_given_id2label", "_given_label2id")
+_PRIVATE = ("_label_names", "_labels_file", "_num_labels", "_id2label", "_given_id2label", "_given_label2id")
 
 
 class XMTCConfig(PreTrainedConfig):
     """Settings shared by all families; each family adds its encoder's.
 
     The label space is one integer, `num_labels`, in ``config.json``. The names live in ``labels.json`` beside the weights and
-    are read when they are first asked for, so a model with half a million labels opens as fast as one with ten.
+    are read when they are first asked for, so a model with half a million labels opens as fast as one with ten;
+    `labels_digest` tells whether it is the file that belongs to this config.
     `id2label` and `label2id` are served from there, which is what the stock ``text-classification`` pipeline reads.
 
     Args:
@@ -30,6 +43,7 @@ class XMTCConfig(PreTrainedConfig):
         cornet_activation: Function on the logits a block reads: ``sigmoid`` (equation 2), ``relu``, ``tanh`` or ``elu``.
         loss_reduction: ``mean`` over documents × labels (the authors of CorNet and AttentionXML) or ``sum_labels``, the sum
             over labels averaged over documents (LACO).
+        labels_digest: Digest of the labels in ``labels.json``, kept by the config itself; None for a model without names.
 
     Raises:
         ValueError: If settings contradict each other; the message holds both values.
@@ -43,14 +57,15 @@ class XMTCConfig(PreTrainedConfig):
     cornet_context_size: int = 1000
     cornet_activation: str = "sigmoid"
     loss_reduction: str = "mean"
+    labels_digest: str | None = None
 
     def __post_init__(self, **kwargs: Any):
+        self._warn_of_misspelt(kwargs)
         # Private state first: the base class reads id2label and num_labels while it initialises.
         names = kwargs.pop("label_names", None)
         given, inverse = self.__dict__.pop("_given_id2label", None), self.__dict__.pop("_given_label2id", None)
         self._label_names = None
         self._labels_file = None
-        self._unnamed = False
         self._num_labels = None
         if names is None and given is not None:
             names = _names_from_id2label(given)
@@ -65,6 +80,14 @@ class XMTCConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         del self._initialising
         self.check()
+
+    def _warn_of_misspelt(self, settings: dict[str, Any]) -> None:
+        """Unknown settings are kept, as configs of newer versions need it; those that look like a known one are said."""
+        known = [entry.name for entry in dataclasses.fields(self)] + ["num_labels", "label_names"]
+        for name in settings:
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+            if name not in known and close:
+                logger.warning(f"{type(self).__name__} has no setting {name!r}, so it does nothing. Was {close[0]!r} meant?")
 
     def check(self) -> None:
         """Refuse contradictory settings; families extend it."""
@@ -109,17 +132,26 @@ class XMTCConfig(PreTrainedConfig):
 
     @property
     def label_names(self) -> LabelNames:
-        """Names of the labels, read from ``labels.json`` at the first call; LABEL_0, LABEL_1 … where there are none."""
+        """Names of the labels, read from ``labels.json`` at the first call; LABEL_0, LABEL_1 … for a model without names.
+
+        Raises:
+            ValueError: If ``labels.json`` is missing or not the file that was saved with this config.
+        """
         if self._label_names is None:
-            path = self._labels_file or self._find_labels_file()
-            if path is None:
+            if self.labels_digest is None:
                 return LabelNames([f"LABEL_{label_id}" for label_id in range(self.num_labels)])
-            names = LabelNames.load(path)
+            names = LabelNames.load(self._find_labels_file())
             if len(names) != self.num_labels:
                 raise ValueError(
                     f"{LABELS_FILE} beside the model names {len(names)} labels but the config has num_labels={self.num_labels}. "
                     "Was one of the two files replaced, or another num_labels asked for? Restore the pair that was saved together, "
                     "and use model.resize_labels to change the label space."
+                )
+            if names.digest() != self.labels_digest:
+                raise ValueError(
+                    f"{LABELS_FILE} (digest {names.digest()}) is not the file that was saved with this config (labels_digest="
+                    f"{self.labels_digest}), so labels would get the scores of others. Was it changed, or is it of another "
+                    "revision? Open the model itself with from_pretrained(…, revision=…), or restore the file."
                 )
             self._label_names = names
         return self._label_names
@@ -132,18 +164,13 @@ class XMTCConfig(PreTrainedConfig):
                 f"There are names for {len(names)} labels but num_labels={self._num_labels}. Give one name per label; to change "
                 "the label space of a trained model use model.resize_labels(names)."
             )
-        self._label_names, self._unnamed = names, False
+        self._label_names, self.labels_digest = names, names.digest()
         self.__dict__.pop("_id2label", None)
 
     @property
     def names_given(self) -> bool:
         """Whether names were given or read, as opposed to lying unread beside the checkpoint."""
         return self._label_names is not None
-
-    @property
-    def has_label_names(self) -> bool:
-        """Whether names were given or lie beside the checkpoint."""
-        return self.names_given or (self._labels_file or self._find_labels_file()) is not None
 
     @property
     def id2label(self) -> dict[int, str] | None:
@@ -177,7 +204,7 @@ class XMTCConfig(PreTrainedConfig):
         if "_num_labels" not in self.__dict__:  # the constructor is still setting fields
             self.__dict__["_given_label2id"] = value
             return
-        if not self.has_label_names:
+        if self.labels_digest is None:
             self.label_names = _names_from_id2label({label_id: label for label, label_id in value.items()})
         known = self.label_names.ids
         if value != known:
@@ -188,28 +215,26 @@ class XMTCConfig(PreTrainedConfig):
             )
 
     def locate_labels(self, name_or_path: str | os.PathLike, **hub_kwargs: Any) -> None:
-        """Remember where ``labels.json`` of a checkpoint lies, at the same revision as its weights."""
-        if self._label_names is None:
-            path = cached_file(name_or_path, LABELS_FILE, _raise_exceptions_for_missing_entries=False, **hub_kwargs)
-            # Absolute, because it is read later, perhaps from another working directory.
-            self._labels_file = None if path is None else os.path.abspath(path)
+        """Find ``labels.json`` of a checkpoint at the same revision as its weights; it is read later."""
+        if self._label_names is None and self.labels_digest is not None:
+            try:
+                # Absolute, because it is read later, perhaps from another working directory.
+                self._labels_file = os.path.abspath(cached_file(name_or_path, LABELS_FILE, **hub_kwargs))
+            except OSError as error:
+                raise ValueError(
+                    f"The model has {self.num_labels} named labels but its {LABELS_FILE} was not found beside {name_or_path}: {error} "
+                    "Copy it from where the model came, or fetch the model again."
+                ) from error
 
     def forget_label_names(self) -> None:
         """Drop the names, for a label space that the checkpoint's ``labels.json`` does not describe."""
-        self._label_names, self._labels_file, self._unnamed = None, None, True
+        self._label_names, self._labels_file, self.labels_digest = None, None, None
         self.__dict__.pop("_id2label", None)
 
-    def _find_labels_file(self) -> str | None:
-        name_or_path = self.__dict__.get("_name_or_path")
-        if not name_or_path or self._unnamed:
-            return None
-        return cached_file(
-            name_or_path,
-            LABELS_FILE,
-            revision=getattr(self, "_commit_hash", None),
-            _raise_exceptions_for_missing_entries=False,
-            _raise_exceptions_for_connection_errors=False,
-        )
+    def _find_labels_file(self) -> str:
+        if self._labels_file is None:
+            self.locate_labels(self._name_or_path or os.curdir)
+        return self._labels_file
 
     # ---- reading and writing ---------------------------------------------------------------------------------------------
 
@@ -242,7 +267,7 @@ class XMTCConfig(PreTrainedConfig):
         """Write ``config.json``, and ``labels.json`` where the labels have names."""
         os.makedirs(save_directory, exist_ok=True)
         target = os.path.join(save_directory, LABELS_FILE)
-        if self.has_label_names:
+        if self.labels_digest is not None:
             self.label_names.save(target)
         elif os.path.exists(target):
             raise FileExistsError(

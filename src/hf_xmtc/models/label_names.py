@@ -1,5 +1,6 @@
 """Label names: the one place that knows which label has which id."""
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -96,6 +97,10 @@ class LabelNames:
             KeyError: If there is no such label.
         """
         return self.ids[label]
+
+    def digest(self) -> str:
+        """Digest of the labels in their order; display names and parents do not count."""
+        return hashlib.blake2b("\0".join(self.labels).encode(), digest_size=8).hexdigest()
 
     def _entries(self) -> list[str | dict]:
         entries: list[str | dict] = []

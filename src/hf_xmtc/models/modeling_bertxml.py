@@ -116,7 +116,8 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
         """
         if attention_mask is None:
             padding = -1 if self.config.pad_token_id is None else self.config.pad_token_id
-            attention_mask = (input_ids != padding).long()
+            attention_mask = input_ids != padding
+        attention_mask = attention_mask.long()
         if input_ids.shape[1] < self.config.num_cls_tokens:
             raise ValueError(
                 f"The input has {input_ids.shape[1]} tokens, fewer than its num_cls_tokens={self.config.num_cls_tokens} CLS tokens. "

@@ -131,19 +131,26 @@ class XMTCPreTrainedModel(PreTrainedModel):
     def resize_labels(self, labels: LabelNames | list[str] | int) -> None:
         """Change the label space of a trained model.
 
-        With names, a label that the model knew keeps everything learnt about it, wherever it moves; with a count, the first
-        labels stay. New labels start as in a new model.
+        With names, a label that the model knew keeps everything learnt about it, wherever it moves, and its display name and
+        parents; with a count, the first labels stay. New labels start as in a new model.
 
         Args:
             labels: The new labels in id order, or their number.
         """
+        known, named = self.config.label_names, self.config.labels_digest is not None or not isinstance(labels, int)
         if isinstance(labels, int):
-            kept = [label_id if label_id < self.config.num_labels else -1 for label_id in range(labels)]
-            names, count = None, labels
+            count = labels
+            kept = [label_id if label_id < len(known) else -1 for label_id in range(count)]
+            labels = [known[old] if old >= 0 else f"LABEL_{new}" for new, old in enumerate(kept)]
         else:
-            names = labels if isinstance(labels, LabelNames) else LabelNames(labels)
-            known = self.config.label_names.ids
-            kept, count = [known.get(label, -1) for label in names.labels], len(names)
+            count = len(labels)
+            kept = [known.ids.get(label, -1) for label in getattr(labels, "labels", labels)]
+        if not isinstance(labels, LabelNames):
+            labels = LabelNames(
+                labels,
+                names=[known.name_of(old) if old >= 0 else None for old in kept],
+                parents=[known.parents_of(old) if old >= 0 else [] for old in kept],
+            )
         if count < 1:
             raise ValueError(f"{count} labels were given, but a model needs at least one.")
         kept_ids = torch.tensor(kept)
@@ -152,8 +159,8 @@ class XMTCPreTrainedModel(PreTrainedModel):
             self.cornet.resize_labels(kept_ids)
         self.config.forget_label_names()
         self.config.num_labels = count
-        if names is not None:
-            self.config.label_names = names
+        if named:
+            self.config.label_names = labels
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -72,11 +72,10 @@ def train_word_tokenizer(
 
     Source: the code of AttentionXML (You et al., 2019) and CorNet (Xun et al., 2020): vocabulary of 500,000 by document
     frequency, words with a GloVe vector first among equals. They tokenize with NLTK's ``word_tokenize`` and drop tokens
-    without a word character. `WORD_PATTERN` is the nearest to that which a tokenizer.json can hold: over 99 % of the
-    tokens of English news, questions and abstracts are the same, 98.5 % of software descriptions. It differs at a slash
-    (``and/or`` is two words here, one there), in abbreviations (``e.g`` for ``e.g.``, so that a missed sentence end does
-    not make a word) and in the few that NLTK takes apart (``cannot``). Their marker ``/SEP/`` becomes the word ``sep``
-    and an empty document one UNK. Text without blanks between words (Chinese, Japanese, Thai) must be segmented before.
+    without a word character. ``nltk`` is the nearest to that which a tokenizer.json can hold: over 99 % of the tokens of
+    English news, questions and abstracts are the same, 98.5 % of software descriptions; it differs at a slash (``and/or`` is
+    two words here), in abbreviations (``e.g`` for ``e.g.``) and in the few that NLTK takes apart (``cannot``). Text without
+    blanks between words (Chinese, Japanese, Thai) must be segmented before.
     """
     if vocab_size < 3:
         raise ValueError(

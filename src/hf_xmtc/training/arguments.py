@@ -86,6 +86,11 @@ class XMTCTrainingArguments(TrainingArguments):
                     f"{name}={getattr(self, name)} with eval_strategy='no': it acts at each evaluation, so it would "
                     "never do anything. Set eval_strategy='epoch' or 'steps'."
                 )
+        if not self.eval_do_concat_batches:
+            raise ValueError(
+                "eval_do_concat_batches=False, but the ranking metrics and predict need the predictions of all documents in one "
+                "array; only the best labels of each are kept, so this takes little memory. Leave it out."
+            )
         if self.adaptive_gradient_clipping and self.max_grad_norm <= 0:
             raise ValueError(
                 f"adaptive_gradient_clipping=True with max_grad_norm={self.max_grad_norm}, which switches all clipping off. "

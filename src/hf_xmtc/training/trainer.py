@@ -48,7 +48,8 @@ class XMTCTrainer(Trainer):
         kwargs: Further arguments of `transformers.Trainer`.
 
     Raises:
-        ValueError: If the training data have no labels, or the tokenizer is missing or not the model's.
+        ValueError: If the training data have no labels or fill no batch, a stream is not tokenized, or the tokenizer is missing
+            or not the model's.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class XMTCTrainer(Trainer):
             **kwargs,
         )
         self.train_dataset, self.eval_dataset = self._tokenized(train_dataset), self._tokenized(eval_dataset)
+        self._refuse_if_no_batch_is_full()
         self.num_labels = num_labels
         self.inverse_propensity = self._count_propensity(label_counts, num_train_documents)
         self.train_sampler: LengthBucketedSampler | None = None
@@ -92,6 +94,16 @@ class XMTCTrainer(Trainer):
         self.add_callback(_EpochStart(self))
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(early_stopping_patience=args.early_stopping_patience))
+
+    def _refuse_if_no_batch_is_full(self) -> None:
+        args, rows = self.args, self.train_dataset
+        step = args.train_batch_size * args.world_size
+        if args.dataloader_drop_last and hasattr(rows, "__len__") and len(rows) < step:
+            raise ValueError(
+                f"The training data have {len(rows)} documents, a step takes {step} ({args.train_batch_size} in each of "
+                f"{args.world_size} process(es)), and dataloader_drop_last=True leaves incomplete steps out, so nothing would be "
+                "trained. Lower per_device_train_batch_size or leave dataloader_drop_last out."
+            )
 
     def _start_anew(self) -> None:
         """Forget the average and the gradient norms of an earlier `train`; a checkpoint brings its own."""
@@ -119,7 +131,14 @@ class XMTCTrainer(Trainer):
         """A split of texts as token ids, cut at what model and tokenizer take; anything else as it is."""
         if isinstance(dataset, dict):
             return {name: self._tokenized(split) for name, split in dataset.items()}
-        if not isinstance(dataset, Dataset) or "input_ids" in dataset.column_names:
+        columns = getattr(dataset, "column_names", None)  # a stream may not know them
+        if not isinstance(dataset, Dataset) and columns is not None and "input_ids" not in columns:
+            raise ValueError(
+                f"The data are a {type(dataset).__name__} with the columns {columns} and no 'input_ids'; only a Dataset is "
+                "tokenized here. Do it on the way: stream.map(lambda rows: tokenizer(rows['text'], truncation=True), "
+                "batched=True, remove_columns='text')."
+            )
+        if not isinstance(dataset, Dataset) or "input_ids" in columns:
             return dataset
         if "text" not in dataset.column_names or self.processing_class is None:
             raise ValueError(
@@ -127,6 +146,15 @@ class XMTCTrainer(Trainer):
             )
         limits = (self.model.max_input_tokens, self.processing_class.model_max_length)
         return tokenize_dataset(dataset, self.processing_class, min(limit for limit in limits if limit is not None))[0]
+
+    def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any):
+        # What dataloader_drop_last leaves out of training must not be left out of metrics and predictions.
+        drop_last = self.args.dataloader_drop_last
+        self.args.dataloader_drop_last = drop_last and is_training
+        try:
+            return super()._get_dataloader(*args, is_training=is_training, **kwargs)
+        finally:
+            self.args.dataloader_drop_last = drop_last
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None):
         dataset = self.train_dataset if train_dataset is None else train_dataset

@@ -1,0 +1,123 @@
+"""The README's Python runs, and its commands name scripts, subcommands and options that exist."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+
+from hf_xmtc import label_info_of, load_xmtc_dataset
+from hf_xmtc.cli import main as cli
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+# Each script does what a subcommand of `hf-xmtc` does.
+SCRIPTS = {"scripts/train.py": "train", "scripts/predict.py": "predict", "scripts/push_to_hub.py": "push"}
+
+
+def blocks_of(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def block_with(text: str) -> str:
+    (block,) = [block for block in blocks_of("python") if text in block]
+    return block
+
+
+def with_changes(block: str, changes: dict[str, str]) -> str:
+    for old, new in changes.items():
+        assert block.count(old) == 1, f"the README has changed: {old}"
+        block = block.replace(old, new)
+    return block
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a block in an empty folder with caches of its own, and return its names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+
+    def run_block(block: str) -> dict:
+        names: dict = {}
+        exec(compile(block, "README.md", "exec"), names)
+        return names
+
+    return run_block
+
+
+def test_every_python_example_is_run_by_one_of_these_tests():
+    assert len(blocks_of("python")) == README.count("```python") == 3
+
+
+def test_the_pipeline_example_gives_what_it_shows(run, tiny_model_folder):
+    changes = {'"outputs/demo-bertxml"': repr(str(tiny_model_folder))}
+    example = with_changes(block_with("pipeline("), changes)
+    example = with_changes(example, {"\ntagger(": "\nanswers = tagger("})
+    answers = run(example)["answers"]
+    assert len(answers) == 5 and all({"label", "score"} <= set(answer) for answer in answers)
+    scores = [answer["score"] for answer in answers]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_the_data_example_writes_a_split_that_can_be_loaded(run, tmp_path):
+    (tmp_path / "mydata").mkdir()
+    run(block_with("import pandas"))
+    data = load_xmtc_dataset("mydata", validation_fraction=0)
+    (row,) = data["train"]
+    names = label_info_of(data).names
+    assert row["text"] == "cheap flights to Rome" and [names[label_id] for label_id in row["labels"]] == ["travel", "italy"]
+
+
+def test_the_training_example_runs_from_the_data_to_a_saved_model(run, tmp_path, capsys):
+    sizes = "hidden_size=16, intermediate_size=16, num_hidden_layers=1, cornet_context_size=8, "
+    changes = {
+        "BertXMLConfig(label_names": f"BertXMLConfig({sizes}label_names",
+        "num_train_epochs=5": "max_steps=1, use_cpu=True",
+    }
+    names = run(with_changes(block_with("XMTCTrainer("), changes))
+    assert names["trainer"].state.global_step == 1
+    assert "eval_nDCG@5" in capsys.readouterr().out
+    folder = tmp_path / "outputs" / "by-hand" / "model"
+    assert json.loads((folder / "config.json").read_text())["num_labels"] == len(names["info"].names)
+    assert {"model.safetensors", "tokenizer.json", "labels.json", "modeling_bertxml.py"} <= {
+        p.name for p in folder.iterdir()
+    }
+    torch.testing.assert_close(
+        type(names["trainer"].model).from_pretrained(folder).label_head.output.bias,
+        names["trainer"].model.label_head.output.bias,
+    )
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Subcommand and options of every line in the README that runs a script or ``hf-xmtc``."""
+    found = []
+    for line in "\n".join(blocks_of("bash")).splitlines():
+        words = shlex.split(line, comments=True)
+        for position, word in enumerate(words):
+            if word.startswith("scripts/"):
+                assert word in SCRIPTS and (ROOT / word).is_file(), word
+                found.append((SCRIPTS[word], words[position + 1 :]))
+            elif word == "hf-xmtc":
+                found.append((words[position + 1], words[position + 2 :]))
+    return found
+
+
+def test_every_script_of_the_readme_and_its_subcommand_are_there():
+    assert {command for command, _ in commands()} == set(SCRIPTS.values())
+    assert set(re.findall(r"`hf-xmtc (\w+)`", README)) == set(SCRIPTS.values())
+    for path in re.findall(r"\b(?:scripts|notebooks|src|tests)/[\w./-]*\w", README):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("command", SCRIPTS.values())
+def test_every_option_in_the_readme_is_one_of_the_command(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli([command, "--help"])
+    assert ended.value.code == 0
+    known = set(re.findall(r"(?<![\w-])--\w+", capsys.readouterr().out))
+    given = {word.partition("=")[0] for name, words in commands() if name == command for word in words if word[:2] == "--"}
+    assert given and given <= known
