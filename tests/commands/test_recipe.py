@@ -170,3 +170,9 @@ def test_a_file_named_after_the_script_changes_nothing(tmp_path, monkeypatch):
     (tmp_path / "train.args").write_text("--seed 7")
     monkeypatch.setattr("sys.argv", [os.path.join(tmp_path, "train.py")])
     assert parse_recipe().training.seed == 42
+
+
+def test_the_recipe_json_of_a_model_folder_is_a_recipe(tmp_path):
+    recorded = {**parse_recipe(["--learning_rate", "0.01"]).to_dict(), "dataset_fingerprint": "ab", "processes": 1}
+    (tmp_path / "recipe.json").write_text(json.dumps(recorded))
+    assert parse_recipe(["--config", str(tmp_path / "recipe.json")]).training.learning_rate == 0.01

@@ -338,6 +338,12 @@ def test_a_pretrained_encoder_is_fine_tuned_and_leaves_no_trace_of_its_folder(tr
     assert {answer["label"] for answer in answers} == set(WORDS)
 
 
+def test_a_length_that_the_backbone_cannot_take_is_refused_before_training(train, unchecked, bert_folder, tmp_path):
+    with pytest.raises(SystemExit, match=r"max_length_tokens=9000, but the backbone .* takes \d+ tokens"):
+        train(tmp_path / "run", backbone=bert_folder, config_overrides=None, max_length_tokens=9000, max_steps=2)
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_check_compares_full_precision_after_training_in_bf16(train, monkeypatch, tmp_path):
     compared = []
 

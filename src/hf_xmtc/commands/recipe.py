@@ -244,6 +244,17 @@ def _refuse_idle_options(chosen: argparse.Namespace) -> None:
             raise ValueError(f"{name}={value} cannot be used here. {reason} Leave the option out.")
 
 
+# What train.py adds to recipe.json beside the settings.
+RECORDED = (
+    "dataset_fingerprint",
+    "dataset_license",
+    "dataset_name",
+    "dataset_repo_id",
+    "processes",
+    "validation_carved",
+)
+
+
 def _config_path(argv: list[str]) -> str | None:
     for position, argument in enumerate(argv):
         if argument.startswith("--config="):
@@ -265,6 +276,8 @@ def _read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
             raise ValueError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(settings, dict):
         raise ValueError(f"{path} must hold settings as 'name: value' lines, found a {type(settings).__name__}.")
+    # The recipe.json of a model folder also records what the run found; that is no setting.
+    settings = {key: value for key, value in settings.items() if key not in RECORDED}
     unknown = sorted(set(settings) - known)
     if unknown:
         raise ValueError(f"{path} names {', '.join(unknown)}, which hf-xmtc train does not know; see hf-xmtc train --help.")

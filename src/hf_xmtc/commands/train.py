@@ -56,6 +56,9 @@ def main(argv: list[str] | None = None) -> None:
         if recipe is not None and recipe.training.log_level == "debug":
             raise
         sys.exit(f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        print("Interrupted. Give the same command again to go on from the last checkpoint.", file=sys.stderr)
+        sys.exit(130)
 
 
 def train(recipe: Recipe) -> Path:
@@ -160,7 +163,14 @@ def _refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArgumen
 def _refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
     """Say what training will need, and stop before anything is allocated if it cannot fit."""
     args = recipe.training
-    estimate = estimate_memory(_build_model(recipe, info, tokenizer, on_meta=True), args, recipe.data.max_length_tokens)
+    model = _build_model(recipe, info, tokenizer, on_meta=True)
+    limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
+    if limit is not None and wanted > limit:
+        raise ValueError(
+            f"max_length_tokens={wanted}, but the backbone {recipe.model.backbone} takes {limit} tokens, the CLS tokens included. "
+            f"Use --max_length_tokens {limit} or less."
+        )
+    estimate = estimate_memory(model, args, wanted)
     say(args, estimate.describe())
     estimate.refuse_if_too_large()
 
@@ -328,3 +338,7 @@ def _closing_words(folder: OutputFolder, metrics: dict) -> str:
         f"  hf-xmtc predict --model {folder.path} --input texts.txt --output tags.jsonl\n"
         f"  hf-xmtc push --model {folder.path} --repo_id you/your-tagger"
     )
+
+
+if __name__ == "__main__":
+    main()
