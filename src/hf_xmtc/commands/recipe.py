@@ -55,6 +55,15 @@ SAID_ELSEWHERE = (
     "hub_strategy",
     "hub_always_push",
 )
+# What train.py adds to recipe.json beside the settings.
+RECORDED = (
+    "dataset_fingerprint",
+    "dataset_license",
+    "dataset_name",
+    "dataset_repo_id",
+    "processes",
+    "validation_carved",
+)
 
 
 @dataclass
@@ -242,17 +251,6 @@ def _refuse_idle_options(chosen: argparse.Namespace) -> None:
     for name, (value, reason) in refusals.items():
         if getattr(chosen, name) is value:
             raise ValueError(f"{name}={value} cannot be used here. {reason} Leave the option out.")
-
-
-# What train.py adds to recipe.json beside the settings.
-RECORDED = (
-    "dataset_fingerprint",
-    "dataset_license",
-    "dataset_name",
-    "dataset_repo_id",
-    "processes",
-    "validation_carved",
-)
 
 
 def _config_path(argv: list[str]) -> str | None:

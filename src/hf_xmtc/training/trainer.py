@@ -34,7 +34,7 @@ class XMTCTrainer(Trainer):
     """Trains, evaluates and predicts with any hf_xmtc model.
 
     Evaluation keeps the `eval_top_k` best labels of each document and nothing of size documents × labels; the metrics are
-    those of `hf_xmtc.metrics.ranking_report` at 1, 3 and 5, propensities counted on the training labels. Checkpoints hold
+    P, nDCG and PSP at 1, 3 and 5 and R at 5, propensities counted on the training labels. Checkpoints hold
     everything a resumed run needs to equal an uninterrupted one, weight averaging and adaptive clipping included.
 
     Args:
