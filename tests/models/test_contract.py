@@ -103,6 +103,28 @@ def test_ac29_half_precision_is_finite(model, dtype):
     assert model(**batch, top_k=2).top_scores.isfinite().all()
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+@pytest.mark.parametrize("label_loss", ["bce", "propensity_bce", "asymmetric"])
+def test_ac29_half_precision_is_finite_with_every_label_loss_by_blocks(family, label_loss, dtype):
+    for num_blocks in (0, 2):
+        model = family.build(cornet_num_blocks=num_blocks, label_loss=label_loss, label_block_size=2)
+        if model.label_head.positive_weight is not None:
+            model.label_head.positive_weight.copy_(torch.arange(NUM_LABELS) + 1.0)
+        batch = make_batch(model, [LONG, SHORT, EMPTY])
+        labels = torch.tensor([[0, 3], [1, -100], [-100, -100]])
+        best = model(**batch, top_k=1).top_labels[0]
+        model.to(dtype)
+        output = model(**batch, labels=labels, top_k=2)
+        assert output.loss.isfinite() and output.top_scores.isfinite().all()
+        assert torch.equal(output.top_labels[0, :1], best)
+        with torch.enable_grad():
+            loss = model(**batch, labels=labels, top_k=0).loss
+        loss.backward()
+        assert loss.isfinite()
+        assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+
+
 # ---- loss and labels -------------------------------------------------------------------------------------------------------
 
 
@@ -216,6 +238,46 @@ def test_top_k_with_labels_gives_the_same_loss_and_gradients(model):
         gradients.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
     torch.testing.assert_close(losses[1], losses[0])
     torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_top_k_zero_gives_the_loss_alone_and_its_gradients(model):
+    batch, labels = make_batch(model, [SHORT, LONG]), torch.tensor([[0, 1], [4, -100]])
+    losses, gradients = [], []
+    for top_k in (None, 0):
+        model.zero_grad()
+        output = model(**batch, labels=labels, top_k=top_k)
+        output.loss.backward()
+        losses.append(output.loss)
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    assert set(output) == {"loss"}
+    torch.testing.assert_close(losses[1], losses[0])
+    torch.testing.assert_close(gradients[1], gradients[0])
+    with torch.no_grad():
+        output = model(**batch, labels=labels, top_k=0)
+    assert set(output) == {"loss"}
+    torch.testing.assert_close(output.loss, losses[0].detach())
+
+
+@pytest.mark.parametrize("label_loss", ["bce", "propensity_bce", "asymmetric"])
+def test_every_label_loss_is_the_same_with_and_without_logits(family, label_loss):
+    for num_blocks in (0, 2):
+        model = family.build(cornet_num_blocks=num_blocks, label_loss=label_loss, label_block_size=2)
+        if model.label_head.positive_weight is not None:
+            model.label_head.positive_weight.copy_(torch.arange(NUM_LABELS) + 1.0)
+        batch, labels = make_batch(model, [SHORT, LONG]), torch.tensor([[0, 1], [4, -100]])
+        losses, gradients = [], []
+        for top_k in (None, 0, 2):
+            model.zero_grad()
+            loss = model(**batch, labels=labels, top_k=top_k).loss
+            loss.backward()
+            losses.append(loss.detach())
+            gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+        with torch.no_grad():
+            losses.append(model(**batch, labels=labels, top_k=2).loss)
+        for loss in losses[1:]:
+            torch.testing.assert_close(loss, losses[0])
+        for found in gradients[1:]:
+            torch.testing.assert_close(found, gradients[0], rtol=1e-4, atol=1e-6)
 
 
 @torch.no_grad()

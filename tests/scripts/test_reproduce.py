@@ -48,7 +48,7 @@ def runs_done(monkeypatch):
     """Instead of training, note which runs were asked for."""
     done = []
 
-    def note(table, row, seed, work_dir):
+    def note(table, row, seed, work_dir, dataset):
         done.append((row.name, seed))
         return finished(row, seed, **RECIPE)
 
@@ -181,7 +181,7 @@ def test_recipes_are_understood(path, tmp_path):
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
 def test_every_neural_row_has_a_recipe_and_the_other_way_round(table):
-    names = {row.name for row in table.rows if row.script == "train.py"}
+    names = {row.name for row in table.rows if row.has_recipe}
     assert names == {path.stem for path in table.recipes.glob("*.yaml")}
 
 
@@ -193,6 +193,21 @@ def test_bertxml_and_cornetbertxml_differ_in_cornet_alone():
     assert plain.pop("cornet_num_blocks") == 0 and cornet.pop("cornet_num_blocks") == 2
     cornet.pop("cornet_context_size")
     assert plain == cornet
+
+
+def test_rows_of_the_label_head_table_differ_in_the_label_optimizer_alone():
+    recipes = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in TABLES["label-head"].recipes.glob("*.yaml")]
+    for recipe in recipes:
+        recipe.pop("label_optimizer"), recipe.pop("label_learning_rate", None)
+    assert len(recipes) == 5 and all(recipe == recipes[0] for recipe in recipes)
+
+
+def test_a_data_set_that_is_not_there_is_refused_with_the_option_that_finds_it(tmp_path):
+    with pytest.raises(ValueError, match="no folder .*llms4subjects-en. Say with --data_dir"):
+        TABLES["label-head"].dataset_in(tmp_path)
+    (tmp_path / "llms4subjects-en").mkdir()
+    assert TABLES["label-head"].dataset_in(tmp_path) == str(tmp_path / "llms4subjects-en")
+    assert TABLES["demo"].dataset_in(None) == "demo"
 
 
 @pytest.mark.filterwarnings("ignore:.*occur only in evaluation data")

@@ -130,15 +130,44 @@ def test_ac25_two_processes_measure_what_one_measures(joined, place, tmp_path):
         assert output.metrics[f"test_{name}"] == pytest.approx(value, abs=1e-6), name
 
 
-def test_accelerate_joins_two_processes_on_cpus_with_multi_gpu(run, place, alone):
+def multi_gpu() -> list[str]:
+    """The launcher with two processes at a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     two = ["--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--main_process_port", str(port)]
-    plain = ["--mixed_precision", "no", "--dynamo_backend", "no"]
-    done = run([*ACCELERATE, *two, *plain], "accelerated", per_device_train_batch_size=2)
+    return [*ACCELERATE, *two, "--mixed_precision", "no", "--dynamo_backend", "no"]
+
+
+def test_accelerate_joins_two_processes_on_cpus_with_multi_gpu(run, place, alone):
+    done = run(multi_gpu(), "accelerated", per_device_train_batch_size=2)
     assert done.returncode == 0, done.stderr
     assert_same_model(alone, place / "accelerated")
+
+
+def test_two_processes_with_half_the_labels_each_train_the_same_model(run, place, alone):
+    done = run(TORCHRUN, "sharded", per_device_train_batch_size=2, shard_labels=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Reopened") == 1
+    assert_same_model(alone, place / "sharded")
+    parameters = [
+        json.loads((place / name / "metrics.json").read_text())["train"]["parameters"] for name in ("alone", "sharded")
+    ]
+    assert parameters[0] == parameters[1]
+
+
+def test_accelerate_joins_two_processes_that_share_the_labels(run, place, alone):
+    done = run(multi_gpu(), "accelerated_sharded", per_device_train_batch_size=2, shard_labels=True)
+    assert done.returncode == 0, done.stderr
+    assert_same_model(alone, place / "accelerated_sharded")
+
+
+def test_sharding_the_labels_in_one_process_is_refused(run, place):
+    done = run([sys.executable], "in_one", shard_labels=True)
+    assert done.returncode != 0
+    assert "shard_labels=True in one process" in done.stderr and "torchrun --nproc_per_node N" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (place / "in_one").exists()
 
 
 def test_accelerate_starting_one_process_instead_of_two_is_refused(run, place):

@@ -1,6 +1,7 @@
 """Adaptive clipping against a stored run of the authors' training loop, and by hand."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from hf_xmtc.training import AdaptiveGradientClipping
+from hf_xmtc.training.gradient_clipping import clip_sparse_and_dense
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
@@ -62,3 +64,19 @@ def test_a_nan_norm_is_not_remembered():
     clipping.clip(lambda _: 0.5)
     clipping.clip(lambda _: float("nan"))
     assert clipping.threshold == 2.5
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 100.0, math.inf])
+def test_sparse_gradients_are_clipped_like_dense_ones(max_norm):
+    def gradients(sparse: bool) -> list[nn.Parameter]:
+        torch.manual_seed(0)
+        table, linear = nn.Embedding(5, 2, sparse=sparse), nn.Linear(2, 3)
+        linear(table(torch.tensor([1, 3, 3]))).square().sum().backward()  # row 3 twice
+        return [table.weight, *linear.parameters(), nn.Parameter(torch.zeros(1))]  # the last has no gradient
+
+    sparse, dense = gradients(True), gradients(False)
+    assert sparse[0].grad.is_sparse
+    norm = clip_sparse_and_dense(sparse, max_norm)
+    torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(dense, max_norm))
+    for ours, theirs in zip(sparse[:-1], dense[:-1], strict=True):
+        torch.testing.assert_close(ours.grad.to_dense(), theirs.grad)

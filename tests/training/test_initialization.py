@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from hf_xmtc.training import initialize_label_bias
+from hf_xmtc.data import label_counts
+from hf_xmtc.metrics import inverse_propensity
+from hf_xmtc.training import initialize_label_bias, initialize_label_weights
 
 
 def test_scores_start_at_the_frequency_of_the_labels(make_model):
@@ -15,3 +17,24 @@ def test_scores_start_at_the_frequency_of_the_labels(make_model):
 def test_counts_of_another_label_set_are_refused(make_model):
     with pytest.raises(ValueError, match="counts for 2 labels but num_labels=3"):
         initialize_label_bias(make_model(num_labels=3), np.array([1, 2]), num_documents=9)
+
+
+def test_positives_weigh_as_much_as_their_labels_inverse_propensity(make_model):
+    model = make_model(num_labels=3, label_loss="propensity_bce")
+    counts = np.array([0, 50, 99])
+    initialize_label_weights(model, counts, num_documents=99)
+    expected = inverse_propensity(counts, 99, a=0.55, b=1.5)
+    assert model.label_head.positive_weight.tolist() == pytest.approx(expected.tolist())
+    with pytest.raises(ValueError, match="label_loss='bce' puts no weights on labels"):
+        initialize_label_weights(make_model(num_labels=3), counts, num_documents=99)
+
+
+def test_the_trainer_sets_label_weights_unless_they_are_set(make_model, make_trainer, corpus):
+    model = make_model(label_loss="propensity_bce")
+    trainer = make_trainer(model=model, max_steps=1, eval_strategy="no", save_strategy="no", load_best_model_at_end=False)
+    expected = inverse_propensity(label_counts(corpus["train"], 6), 24, a=0.55, b=1.5)
+    assert model.label_head.positive_weight.tolist() == pytest.approx(expected.tolist())
+    trainer.train()
+    model.label_head.positive_weight.fill_(2.0)
+    make_trainer(model=model)
+    assert model.label_head.positive_weight.tolist() == [2.0] * 6

@@ -6,6 +6,8 @@ import torch
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.training import MemoryEstimate, estimate_memory
+from hf_xmtc.training.arguments import LABEL_OPTIMIZERS
+from hf_xmtc.training.optimizer_options import build_optimizer, prepared_for_training
 
 MIB = 2**20
 FIELDS = {
@@ -76,26 +78,36 @@ def test_frozen_weights_need_no_gradient_and_no_optimizer_state(make_args):
     assert estimate.optimizer == 2 * estimate.gradients
 
 
+def kept_by_the_scorer(output) -> int:
+    """Bytes of logits that the node of the label loss holds for its backward pass."""
+    node = output.loss.grad_fn
+    while not hasattr(node, "scorer"):
+        node = node.next_functions[0][0]
+    return sum(4 * logits.numel() for stages in node.scorer._kept.values() for logits in stages)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
         {},
         {"last_layer_cls_only": False, "attention_probs_dropout_prob": 0.0},
         {"num_labels": 5_000, "cornet_num_blocks": 3},
+        {"num_labels": 5_000, "cornet_num_blocks": 3, "label_memory_mib": 0.5},
         {"num_attention_heads": 8},
     ],
 )
 def test_activations_are_at_least_what_autograd_keeps_and_not_much_more(make_args, settings):
     settings = {"num_labels": 50, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, **settings}
-    model = make_model(**settings).train()
+    model = make_model(**settings, label_block_size=512).train()
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept = []
     input_ids = torch.randint(1, 48, (8, 40))
     input_ids[:, :2] = torch.tensor([48, 49])
+    labels = torch.zeros(8, 1, dtype=torch.long)
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
-        model(input_ids, attention_mask=torch.ones_like(input_ids), labels=torch.zeros(8, 1, dtype=torch.long))
+        output = model(input_ids, attention_mask=torch.ones_like(input_ids), labels=labels, top_k=0)
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in kept}
-    bytes_kept = sum(size for address, size in storages.items() if address not in weights)
+    bytes_kept = sum(size for address, size in storages.items() if address not in weights) + kept_by_the_scorer(output)
     estimate = estimate_memory(model, make_args(per_device_train_batch_size=8), num_tokens=40)
     assert bytes_kept < estimate.activations * MIB < 1.6 * bytes_kept
     # What is advised where memory does not suffice is believed to help.
@@ -115,15 +127,48 @@ def test_activations_grow_with_batch_tokens_and_labels(make_args):
     assert activations(cornet_num_blocks=3) > activations(cornet_num_blocks=0)
 
 
-def test_evaluation_with_cornet_holds_the_logits_of_a_whole_batch(make_args):
-    num_labels, documents = 200_000, 512
-    logits = 4 * num_labels * documents / MIB
-    args = make_args(per_device_eval_batch_size=documents)
-    with_cornet = estimate_memory(on_meta(num_labels=num_labels, cornet_num_blocks=1), args, 32)
-    assert 3 * logits < with_cornet.evaluation < 3.5 * logits
-    assert with_cornet.total == pytest.approx(with_cornet.parameters + with_cornet.optimizer + with_cornet.evaluation)
-    # Without it the labels are scored block by block.
-    assert estimate_memory(on_meta(num_labels=num_labels, cornet_num_blocks=0), args, 32).evaluation < 0.5 * logits
+@pytest.mark.parametrize("num_blocks", [0, 2])
+def test_the_label_scorer_is_bounded_however_many_labels(make_args, num_blocks):
+    args = make_args(per_device_train_batch_size=512, per_device_eval_batch_size=512)
+
+    def estimate(num_labels, **settings):
+        return estimate_memory(on_meta(num_labels=num_labels, cornet_num_blocks=num_blocks, **settings), args, 32)
+
+    many, more = estimate(200_000), estimate(1_000_000)
+    assert (many.activations, many.evaluation) == (more.activations, more.evaluation)
+    tight = estimate(200_000, label_memory_mib=0.0)
+    assert many.activations - tight.activations == many.evaluation - tight.evaluation == pytest.approx(64)
+    logits = 4 * 512 * 100 / MIB  # of 100 labels
+    assert estimate(200_000, label_block_size=100, label_memory_mib=0.0).evaluation < tight.evaluation - 10 * logits
+
+
+# ---- label optimizers and sparse embeddings ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LABEL_OPTIMIZERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_and_state_are_what_a_step_allocates(make_args, name, dtype):
+    args, model = make_args(label_optimizer=name, sparse_embeddings=True), make_model(num_labels=300).to(dtype)
+    settings = XMTCTrainer.get_optimizer_cls_and_kwargs(args, model)
+    optimizer, updates = build_optimizer(model, args, *settings)
+    batch = {"input_ids": torch.randint(1, 48, (4, 32)), "labels": torch.zeros(4, 1, dtype=torch.long)}
+    batch["input_ids"][:, :2] = torch.tensor([48, 49])
+    with prepared_for_training(model, args):
+        model.update_labels_in_backward(updates)
+        model(**batch, attention_mask=torch.ones_like(batch["input_ids"]), top_k=0).loss.backward()
+        embedding = model.get_input_embeddings().weight.grad
+        values = [embedding._values()] + [p.grad for p in model.parameters() if p.grad is not None and not p.grad.is_sparse]
+        gradients = sum(value.numel() * value.element_size() for value in values)
+        optimizer.step()
+    state = [
+        4 * value.numel()  # as if float32: torch's AdamW keeps the type of narrow weights, which the estimate leaves out
+        for kept in optimizer.state.values()
+        for value in kept.values()
+        if isinstance(value, torch.Tensor) and value.dim()
+    ]
+    estimate = estimate_memory(model, args, num_tokens=32)
+    assert estimate.gradients * MIB == pytest.approx(gradients)
+    assert estimate.optimizer * MIB == pytest.approx(sum(state))
 
 
 def test_processes_share_the_machine_and_exchange_gradients(make_args, monkeypatch):
@@ -139,9 +184,30 @@ def test_processes_share_the_machine_and_exchange_gradients(make_args, monkeypat
     assert (shared.gradients, shared.parameters) == (2 * alone.gradients, alone.parameters)
 
 
+def test_sharded_labels_are_divided_by_the_processes(make_args, monkeypatch):
+    model = on_meta(num_labels=100_001, cornet_context_size=8, label_memory_mib=0, label_block_size=64)
+    alone = estimate_memory(model, make_args(), 32)
+    monkeypatch.setattr(XMTCTrainingArguments, "world_size", 4)
+    part = estimate_memory(model, make_args(shard_labels=True), 32)
+    per_label = (2 * 16 + 1) + 2 * (2 * 8 + 1)  # two concatenated CLS states; W1, W2 and b2 of two CorNet blocks
+    saved = 4 * (100_001 - 25_001) * per_label / MIB
+    assert alone.parameters - part.parameters == pytest.approx(saved)
+    assert alone.optimizer - part.optimizer == pytest.approx(2 * saved)
+    # Gradients of the own labels are not exchanged, the others are.
+    encoder = alone.parameters - 4 * 100_001 * per_label / MIB
+    assert part.gradients == pytest.approx(part.parameters + encoder)
+    assert part.gathering == alone.parameters and alone.gathering == 0
+    assert part.total >= part.parameters + part.optimizer + part.gathering  # when a checkpoint is written
+    assert model.label_head.output.weight.shape == (100_001, 32)
+    # The documents of all four are scored.
+    assert part.activations > alone.activations
+
+
 def test_what_cannot_fit_is_refused_with_the_options_that_help():
     MemoryEstimate(**FIELDS, available=451.0).refuse_if_too_large()
     with pytest.raises(MemoryError, match=r"about 450 MiB .* 449 MiB are free on cpu. Lower per_device_train_batch_size"):
         MemoryEstimate(**FIELDS, available=449.0).refuse_if_too_large()
-    with pytest.raises(MemoryError, match=r"about 700 MiB .* 400 in evaluation.* or use activation_checkpointing=True"):
+    with pytest.raises(
+        MemoryError, match=r"about 700 MiB .* 400 in evaluation.* or use label_optimizer=rowwise_in_backward, act"
+    ):
         MemoryEstimate(**{**FIELDS, "evaluation": 400.0}, available=500.0).refuse_if_too_large()

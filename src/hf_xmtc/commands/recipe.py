@@ -22,6 +22,9 @@ DEFAULT_OUTPUT_DIR = "outputs/demo-bertxml"
 # Training arguments that every recipe names, and those that say nothing about the result.
 ALWAYS_LISTED = (
     "learning_rate",
+    "label_optimizer",
+    "label_learning_rate",
+    "sparse_embeddings",
     "lr_scheduler_type",
     "warmup_steps",
     "weight_decay",

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import transformers
-from datasets import DatasetDict
+from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 from transformers.trainer_utils import PredictionOutput
@@ -27,9 +27,10 @@ from hf_xmtc.data import (
     tokenize_dataset,
 )
 from hf_xmtc.hub import card_from_folder, push_folder
-from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, load_word_vectors, read_vector_words, train_word_tokenizer
 from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments, estimate_memory, initialize_label_bias, plot_training_curve
+from hf_xmtc.training.label_sharding import num_parameters
 
 from .families import family_named
 from .output_folder import OutputFolder, check_reopens
@@ -51,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
         recipe = parse_recipe(argv)
         set_up_process(recipe.training)
         train(recipe)
-    except (OSError, MemoryError, ValueError, UnjoinedProcessesError) as error:
+    except (OSError, MemoryError, ValueError, FloatingPointError, UnjoinedProcessesError) as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
         if recipe is not None and recipe.training.log_level == "debug":
             raise
@@ -61,11 +62,12 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(130)
 
 
-def train(recipe: Recipe) -> Path:
+def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Path:
     """Train, evaluate and write a model folder.
 
     Args:
         recipe: Model, data and training settings; ``recipe.training.output_dir`` is the folder.
+        trainer_class: A subclass of `XMTCTrainer` that takes its place.
 
     Returns:
         The folder: config.json, model.safetensors, tokenizer, labels.json, code, README.md (the card), metrics.json,
@@ -114,7 +116,7 @@ def train(recipe: Recipe) -> Path:
     # The Trainer would push its checkpoints while it trains, as hub_strategy and hub_always_push say, which therefore have no
     # effect here; the finished folder is what others want.
     push_to_hub, args.push_to_hub = args.push_to_hub, False
-    trainer = XMTCTrainer(
+    trainer = (trainer_class or XMTCTrainer)(
         model,
         args,
         train_dataset=tokenized["train"],
@@ -124,9 +126,12 @@ def train(recipe: Recipe) -> Path:
     figures = _train_and_measure(trainer, checkpoint)
     metrics, predictions = _evaluate(trainer, tokenized)
     metrics["train"] = figures
+    # In all processes, because each may hold a part of the labels.
+    trainer.save_model(str(folder.path))
+    checked = _score_some(trainer, tokenized)
     if args.should_save:
         _write_folder(folder, trainer, metrics, predictions, info, recipe)
-        _check_folder(folder, trainer, data, tokenized, info)
+        _check_folder(folder, checked, data, info)
         folder.finish(metrics)
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
         if push_to_hub:
@@ -283,7 +288,7 @@ def _train_and_measure(trainer: XMTCTrainer, checkpoint: str | None) -> dict[str
         "epochs": round(epochs, 3),
         "steps": trainer.state.global_step,
         "processes": trainer.args.world_size,
-        "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+        "parameters": num_parameters(trainer.model),
     }
     if checkpoint is not None:
         # Seconds and speed are those of the last part alone.
@@ -294,7 +299,6 @@ def _train_and_measure(trainer: XMTCTrainer, checkpoint: str | None) -> dict[str
 def _write_folder(
     folder: OutputFolder, trainer: XMTCTrainer, metrics: dict, predictions: dict, info: LabelInfo, recipe: Recipe
 ) -> None:
-    trainer.save_model(str(folder.path))
     for split, output in predictions.items():
         top_scores, top_labels = output.predictions
         folder.write_predictions(split, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
@@ -305,19 +309,25 @@ def _write_folder(
     (folder.path / "README.md").write_text(str(card), encoding="utf-8")
 
 
-def _check_folder(
-    folder: OutputFolder, trainer: XMTCTrainer, data: DatasetDict, tokenized: DatasetDict, info: LabelInfo
-) -> None:
-    """Compare the folder with the model in memory, in full precision whatever training used."""
-    split = next(split for split in ("test", "validation", "train") if split in data)
-    rows = range(min(NUM_CHECKED, len(data[split])))
-    features = [{"input_ids": ids} for ids in tokenized[split].select(rows)["input_ids"]]
+def _split_to_check(splits: DatasetDict) -> Dataset:
+    """The first documents of the last split there is."""
+    rows = next(splits[split] for split in ("test", "validation", "train") if split in splits)
+    return rows.select(range(min(NUM_CHECKED, len(rows))))
+
+
+def _score_some(trainer: XMTCTrainer, tokenized: DatasetDict) -> XMTCOutput:
+    """Scores of a few documents by the model in memory, in full precision whatever training used."""
+    features = [{"input_ids": ids} for ids in _split_to_check(tokenized)["input_ids"]]
     model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False).eval()
     batch = {name: tensor.to(model.device) for name, tensor in trainer.data_collator(features).items()}
     with torch.no_grad():
-        output = model(**batch, top_k=trainer.args.eval_top_k)
+        return model(**batch, top_k=trainer.args.eval_top_k)
+
+
+def _check_folder(folder: OutputFolder, output: XMTCOutput, data: DatasetDict, info: LabelInfo) -> None:
+    """Compare the folder with what the model in memory has answered (`_score_some`)."""
     labels = [[info.names[label_id] for label_id in row] for row in output.top_labels.tolist()]
-    difference = check_reopens(folder.path, list(data[split].select(rows)["text"]), labels, output.top_scores.tolist())
+    difference = check_reopens(folder.path, list(_split_to_check(data)["text"]), labels, output.top_scores.tolist())
     logger.info(
         f"Reopened {folder.path} in a fresh process without hf_xmtc: the scores of {len(labels)} documents agree "
         f"(largest difference {difference:.1e})."

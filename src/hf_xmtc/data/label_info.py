@@ -35,8 +35,9 @@ class LabelInfo:
     """
 
     names: LabelNames
-    descriptions: list[str | None] | None
-    evaluation_only: list[str]
+    # Left out of the repr, which ends up in logs: they can be hundreds of thousands of strings.
+    descriptions: list[str | None] | None = field(repr=False)
+    evaluation_only: list[str] = field(repr=False)
     source: str
     validation_carved: bool
     num_documents: dict[str, int]

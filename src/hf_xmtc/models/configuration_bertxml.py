@@ -23,8 +23,10 @@ OWN_ENCODER_FIELDS = (
     "max_position_embeddings",
     "embedding_initializer_range",
 )
-# Fields that the own encoder and a backbone both have; the backbone's count.
+# Fields that the own encoder and a backbone both have; the backbone's count and are the ones that are stored.
 BACKBONE_FIELDS = ("hidden_size", "vocab_size", "pad_token_id")
+# What its config may say and means nothing here: its place on this machine and the labels of a head it does not have.
+NOT_OF_A_BACKBONE = ("_name_or_path", "transformers_version", "id2label", "label2id", "problem_type")
 
 # Backbones that count positions from pad_token_id + 1, so that the rows before it hold no position.
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "roberta-prelayernorm", "mpnet")
@@ -64,6 +66,20 @@ class BertXMLConfig(XMTCConfig):
     """
 
     model_type = "bertxml"
+    left_out_of_files = {
+        **XMTCConfig.left_out_of_files,
+        "hidden_act": "gelu",
+        "layer_norm": "pre",
+        "layer_norm_eps": 1e-6,
+        "last_layer_cls_only": True,
+        "pooler": False,
+        "bottleneck_size": None,
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "classifier_dropout": 0.3,
+        "embedding_initializer_range": 0.1,
+        "backbone_config": None,
+    }
 
     vocab_size: int = 30_000
     num_cls_tokens: int = 5
@@ -104,7 +120,9 @@ class BertXMLConfig(XMTCConfig):
         """Take from the backbone what it states itself, and refuse settings that it would leave without effect."""
         defaults = {entry.name: entry.default for entry in dataclasses.fields(self)}
         for field in OWN_ENCODER_FIELDS + BACKBONE_FIELDS:
-            stated = getattr(self.backbone_config, field, None) if field in BACKBONE_FIELDS else defaults[field]
+            # A field that config.json leaves out comes as the file's value, whatever the default is by then.
+            unstated = self.left_out_of_files.get(field, defaults[field])
+            stated = getattr(self.backbone_config, field, None) if field in BACKBONE_FIELDS else unstated
             if getattr(self, field) not in (defaults[field], stated):
                 raise ValueError(
                     f"{field}={getattr(self, field)!r} is a setting of BertXML's own encoder, but backbone_config puts a "
@@ -189,7 +207,16 @@ class BertXMLConfig(XMTCConfig):
             for field in OWN_ENCODER_FIELDS:
                 output.pop(field, None)
             if isinstance(output.get("backbone_config"), dict):
-                # Nor do the encoder's place on this machine and the labels of a head it does not have.
-                for field in ("_name_or_path", "id2label", "label2id", "problem_type"):
+                for field in NOT_OF_A_BACKBONE:
                     output["backbone_config"].pop(field, None)
+        return output
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        output = super().to_diff_dict()
+        if self.backbone_config is not None:
+            # As the encoder's own checkpoints store it: without what every config of transformers has unless told otherwise.
+            backbone = self.backbone_config.to_diff_dict()
+            output["backbone_config"] = {key: value for key, value in backbone.items() if key not in NOT_OF_A_BACKBONE}
+            for field in BACKBONE_FIELDS:
+                output.pop(field, None)
         return output

@@ -2,12 +2,15 @@
 
 import dataclasses
 import difflib
+import inspect
+import json
 import os
 from typing import Any
 
 from transformers import PreTrainedConfig, __version__
 from transformers.utils import cached_file, logging
 
+from .label_losses import LABEL_LOSSES
 from .label_names import LABELS_FILE, LabelNames
 
 __all__ = ["XMTCConfig"]
@@ -23,7 +26,7 @@ if tuple(int(part) for part in __version__.split(".")[:2]) < OLDEST_TRANSFORMERS
     )
 
 # What describes the label space; stored as num_labels and labels.json.
-_PRIVATE = ("_label_names", "_labels_file", "_num_labels", "_id2label", "_given_id2label", "_given_label2id")
+_PRIVATE = ("_label_names", "_made_up_names", "_labels_file", "_num_labels", "_given_id2label", "_given_label2id")
 
 
 class XMTCConfig(PreTrainedConfig):
@@ -43,6 +46,10 @@ class XMTCConfig(PreTrainedConfig):
         cornet_activation: Function on the logits a block reads: ``sigmoid`` (equation 2), ``relu``, ``tanh`` or ``elu``.
         loss_reduction: ``mean`` over documents × labels (the authors of CorNet and AttentionXML) or ``sum_labels``, the sum
             over labels averaged over documents (LACO).
+        label_loss: ``bce``, ``propensity_bce`` (positives weighed by their labels' inverse propensity) or ``asymmetric``.
+        label_loss_settings: Arguments of the loss, such as ``{"gamma_negative": 2.0}`` for `AsymmetricLoss`.
+        label_block_size: Labels scored at a time in loss and top-k; None for what suits the device.
+        label_memory_mib: Logits of as many label blocks as fit into this are kept in a training step instead of being computed again.
         labels_digest: Digest of the labels in ``labels.json``, kept by the config itself; None for a model without names.
 
     Raises:
@@ -51,12 +58,28 @@ class XMTCConfig(PreTrainedConfig):
 
     model_type = "xmtc"
     keys_to_ignore_at_inference = ("hidden_states", "attentions")
+    # What config.json leaves out: fields that have these values. A file is read with these values, not with the constructor's
+    # defaults, so a checkpoint keeps its meaning when a default changes. Hence no entry may ever change; a new field may
+    # join with the value that stands for what models did before there was the field. Sizes are always written.
+    left_out_of_files = {
+        "problem_type": "multi_label_classification",
+        "cornet_activation": "sigmoid",
+        "loss_reduction": "mean",
+        "label_loss": "bce",
+        "label_loss_settings": None,
+        "label_block_size": None,
+        "label_memory_mib": 64.0,
+    }
 
     problem_type: str | None = "multi_label_classification"
     cornet_num_blocks: int = 2
     cornet_context_size: int = 1000
     cornet_activation: str = "sigmoid"
     loss_reduction: str = "mean"
+    label_loss: str = "bce"
+    label_loss_settings: dict | None = None
+    label_block_size: int | None = None
+    label_memory_mib: float = 64.0
     labels_digest: str | None = None
 
     def __post_init__(self, **kwargs: Any):
@@ -64,7 +87,7 @@ class XMTCConfig(PreTrainedConfig):
         # Private state first: the base class reads id2label and num_labels while it initialises.
         names = kwargs.pop("label_names", None)
         given, inverse = self.__dict__.pop("_given_id2label", None), self.__dict__.pop("_given_label2id", None)
-        self._label_names = None
+        self._label_names = self._made_up_names = None
         self._labels_file = None
         self._num_labels = None
         if names is None and given is not None:
@@ -106,9 +129,27 @@ class XMTCConfig(PreTrainedConfig):
         for field, allowed in (
             ("cornet_activation", ("sigmoid", "relu", "tanh", "elu")),
             ("loss_reduction", ("mean", "sum_labels")),
+            ("label_loss", tuple(LABEL_LOSSES)),
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}.")
+        self._check_label_loss()
+
+    def _check_label_loss(self) -> None:
+        accepted = set(inspect.signature(LABEL_LOSSES[self.label_loss]).parameters)
+        unknown = sorted(set(self.label_loss_settings or {}) - accepted)
+        if unknown:
+            raise ValueError(
+                f"label_loss_settings names {', '.join(unknown)}, but label_loss={self.label_loss!r} takes "
+                f"{', '.join(sorted(accepted)) or 'no settings'}."
+            )
+        LABEL_LOSSES[self.label_loss](**(self.label_loss_settings or {}))
+        if self.label_block_size is not None and self.label_block_size < 1:
+            raise ValueError(
+                f"label_block_size={self.label_block_size}; a block holds at least 1 label. None chooses a size."
+            )
+        if self.label_memory_mib < 0:
+            raise ValueError(f"label_memory_mib={self.label_memory_mib}, but memory cannot be negative; 0 keeps nothing.")
 
     @property
     def max_input_tokens(self) -> int | None:
@@ -139,7 +180,10 @@ class XMTCConfig(PreTrainedConfig):
         """
         if self._label_names is None:
             if self.labels_digest is None:
-                return LabelNames([f"LABEL_{label_id}" for label_id in range(self.num_labels)])
+                # Kept, because the stock pipeline asks for them once per label and text.
+                if self._made_up_names is None or len(self._made_up_names) != self.num_labels:
+                    self._made_up_names = LabelNames([f"LABEL_{label_id}" for label_id in range(self.num_labels)])
+                return self._made_up_names
             names = LabelNames.load(self._find_labels_file())
             if len(names) != self.num_labels:
                 raise ValueError(
@@ -165,7 +209,6 @@ class XMTCConfig(PreTrainedConfig):
                 "the label space of a trained model use model.resize_labels(names)."
             )
         self._label_names, self.labels_digest = names, names.digest()
-        self.__dict__.pop("_id2label", None)
 
     @property
     def names_given(self) -> bool:
@@ -174,15 +217,11 @@ class XMTCConfig(PreTrainedConfig):
 
     @property
     def id2label(self) -> dict[int, str] | None:
-        if "_initialising" in self.__dict__:
+        # The stock pipeline asks once per label and text; the base class's attribute access would take half of its time.
+        state = object.__getattribute__(self, "__dict__")
+        if "_initialising" in state:
             return None
-        # Built once: the stock pipeline looks the mapping up once per label and text.
-        cached = self.__dict__.get("_id2label")
-        if cached is None:
-            cached = dict(enumerate(self.label_names.labels))
-            if self._label_names is not None:
-                self.__dict__["_id2label"] = cached
-        return cached
+        return (state.get("_label_names") or self.label_names).by_id
 
     @id2label.setter
     def id2label(self, value: dict | None) -> None:
@@ -229,7 +268,6 @@ class XMTCConfig(PreTrainedConfig):
     def forget_label_names(self) -> None:
         """Drop the names, for a label space that the checkpoint's ``labels.json`` does not describe."""
         self._label_names, self._labels_file, self.labels_digest = None, None, None
-        self.__dict__.pop("_id2label", None)
 
     def _find_labels_file(self) -> str:
         if self._labels_file is None:
@@ -249,10 +287,15 @@ class XMTCConfig(PreTrainedConfig):
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "XMTCConfig":
         # The base class would set these one by one, in the caller's order, each contradicting what the other still says.
         config_dict = {
+            **cls.left_out_of_files,
             **config_dict,
             **{key: kwargs[key] for key in ("id2label", "label2id", "label_names") if key in kwargs},
         }
         return super().from_dict(config_dict, **kwargs)
+
+    @classmethod
+    def from_json_file(cls, json_file: str | os.PathLike) -> "XMTCConfig":
+        return cls.from_dict(cls._dict_from_json_file(json_file))
 
     def to_dict(self) -> dict[str, Any]:
         num_labels = self.num_labels
@@ -262,6 +305,20 @@ class XMTCConfig(PreTrainedConfig):
             return {**super().to_dict(), "num_labels": num_labels}
         finally:
             self.__dict__.update(private)
+
+    def to_json_file(self, json_file_path: str | os.PathLike, use_diff: bool = True) -> None:
+        """Write ``config.json``, one setting a line, without what `left_out_of_files` says.
+
+        `repr` and `to_dict` have all settings.
+        """
+        settings = json.loads(self.to_json_string(use_diff))
+        settings.pop("use_cache", None)  # the Trainer's; these models have no cache
+        for field, value in self.left_out_of_files.items():
+            if field in settings and settings[field] == value:
+                del settings[field]
+        lines = [f"  {json.dumps(field)}: {json.dumps(settings[field], sort_keys=True)}" for field in sorted(settings)]
+        with open(json_file_path, "w", encoding="utf-8") as file:
+            file.write("{\n" + ",\n".join(lines) + "\n}\n")
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write ``config.json``, and ``labels.json`` where the labels have names."""

@@ -1,17 +1,30 @@
 """CorNet: correlation networks on top of any model's raw label predictions."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-__all__ = ["CorNet", "CorNetBlock"]
+__all__ = ["ACTIVATIONS", "CorNet", "CorNetBlock", "CorNetMatrices"]
 
-ACTIVATIONS = {
-    "sigmoid": torch.sigmoid,
-    "relu": torch.relu,
-    "tanh": torch.tanh,
-    "elu": nn.functional.elu,
+# Each function and its derivative, written in terms of the function's value.
+ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "sigmoid": (torch.sigmoid, lambda value: value * (1 - value)),
+    "relu": (torch.relu, lambda value: (value > 0).to(value.dtype)),
+    "tanh": (torch.tanh, lambda value: 1 - value.square()),
+    "elu": (nn.functional.elu, lambda value: value.clamp(max=0) + 1),
 }
+
+
+class CorNetMatrices(NamedTuple):
+    """Parameters of one `CorNetBlock`: W1 (R, L), b1 (R,), W2 (L, R) and b2 (L,)."""
+
+    to_context: Tensor
+    context_bias: Tensor
+    to_labels: Tensor
+    labels_bias: Tensor
 
 
 class CorNetBlock(nn.Module):
@@ -29,7 +42,7 @@ class CorNetBlock(nn.Module):
 
     def __init__(self, num_labels: int, context_size: int, activation: str = "sigmoid"):
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
+        self.squash = ACTIVATIONS[activation][0]
         self.to_context = nn.Linear(num_labels, context_size)
         self.to_labels = nn.Linear(context_size, num_labels)
         self.reset_parameters()
@@ -42,7 +55,7 @@ class CorNetBlock(nn.Module):
             init.uniform_(linear.bias, -bound, bound)
 
     def forward(self, logits: Tensor) -> Tensor:
-        context = nn.functional.elu(self.to_context(self.activation(logits)))  # (B, R)
+        context = nn.functional.elu(self.to_context(self.squash(logits)))  # (B, R)
         return logits + self.to_labels(context)  # (B, L)
 
 
@@ -60,6 +73,7 @@ class CorNet(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation={activation!r} is not one of {', '.join(ACTIVATIONS)}.")
+        self.activation = activation
         self.blocks = nn.ModuleList(CorNetBlock(num_labels, context_size, activation) for _ in range(num_blocks))
 
     def forward(self, logits: Tensor) -> Tensor:
@@ -67,6 +81,39 @@ class CorNet(nn.Module):
         for block in self.blocks:
             logits = block(logits)
         return logits
+
+    def refine_shortlist(self, logits: Tensor, label_ids: Tensor, reduce: Callable[[Tensor], None] | None = None) -> Tensor:
+        """Refine the logits of a shortlist, reading and writing only its columns of W1 and rows of W2.
+
+        Labels outside count as probability 0. With all labels in the shortlist this is `forward`; else it is `forward` with the
+        logits outside at minus infinity (for ``tanh`` and ``elu``: at 0, where those functions are 0).
+
+        Args:
+            logits: Raw logits, (B, S).
+            label_ids: Their labels, (B, S), padded with -100; a label that stands there twice counts twice.
+            reduce: Adds up a tensor over processes that hold different labels, in place.
+
+        Returns:
+            Logits, (B, S).
+        """
+        present, ids = label_ids >= 0, label_ids.clamp(min=0)
+        for block in self.blocks:
+            scores = block.squash(logits) * present
+            columns = nn.functional.embedding(ids, block.to_context.weight.t())  # (B, S, R)
+            context = (scores[:, None] @ columns)[:, 0]  # (B, R)
+            if reduce is not None:
+                reduce(context)
+            context = nn.functional.elu(context + block.to_context.bias)
+            rows = nn.functional.embedding(ids, block.to_labels.weight)  # (B, S, R)
+            logits = logits + (rows @ context[:, :, None])[:, :, 0] + block.to_labels.bias[ids]
+        return logits
+
+    def matrices(self) -> list[CorNetMatrices]:
+        """The parameters of every block."""
+        return [
+            CorNetMatrices(block.to_context.weight, block.to_context.bias, block.to_labels.weight, block.to_labels.bias)
+            for block in self.blocks
+        ]
 
     def resize_labels(self, kept_ids: Tensor) -> None:
         """Follow a change of the label space.

@@ -2,230 +2,247 @@
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import initialization as init
 
-__all__ = ["LabelHead", "bce_loss", "exact_topk", "positive_ids"]
+from .cornet import CorNet
+from .label_block_loss import block_loss
+from .label_losses import LABEL_LOSSES
+from .label_positives import positive_ids
+from .label_scorer import LabelScorer, LinearHead, RowUpdate, ScorerSettings
+from .label_shard import LabelShard
+from .label_topk import block_topk, exact_topk
 
-IGNORE_ID = -100
-
-
-def positive_ids(labels: Tensor, num_labels: int) -> Tensor:
-    """Bring the labels of a batch into one form: padded ids in which every positive stands once.
-
-    Args:
-        labels: Integer label ids, (B, P), padded with -100; or a float (or bool) multi-hot matrix, (B, L).
-        num_labels: Number of labels L.
-
-    Returns:
-        int64 label ids, (B, P), ascending in each row, repeated and missing entries -100.
-
-    Raises:
-        ValueError: If an id lies outside 0 … L-1, or the multi-hot matrix has another width than L or other values than 0 and 1.
-    """
-    if labels.dim() != 2:
-        raise ValueError(
-            f"labels must have two dimensions, (documents, positives) or (documents, labels); got {tuple(labels.shape)}."
-        )
-    if labels.is_floating_point() or labels.dtype == torch.bool:
-        if labels.shape[1] != num_labels:
-            raise ValueError(
-                f"The multi-hot labels have {labels.shape[1]} columns but the model has num_labels={num_labels}. Float labels "
-                "are read as a multi-hot matrix; give label ids as integers padded with -100."
-            )
-        hot = labels == 1
-        other = ~hot & (labels != 0)
-        if bool(other.any()):
-            raise ValueError(
-                f"The multi-hot labels hold the value {labels[other][0].item():g}, but every label is either 0 or 1. Soft labels "
-                "are not supported; give label ids as integers padded with -100."
-            )
-        width = max(int(hot.sum(dim=1).max()) if hot.numel() else 0, 1)
-        # The positions of the ones, moved to the left by a stable sort.
-        order = hot.to(torch.uint8).sort(dim=1, descending=True, stable=True)
-        return order.indices[:, :width].masked_fill(order.values[:, :width] == 0, IGNORE_ID)
-    labels = labels.long()
-    invalid = ((labels < 0) & (labels != IGNORE_ID)) | (labels >= num_labels)
-    if bool(invalid.any()):
-        raise ValueError(
-            f"Label id {int(labels[invalid][0])} is outside 0 … {num_labels - 1} (num_labels={num_labels}). Are the ids one-based, "
-            "or the labels of another data set? Multi-hot labels must be floats; padding is -100."
-        )
-    ordered = labels.sort(dim=1).values
-    repeated = torch.zeros_like(ordered, dtype=torch.bool)
-    repeated[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
-    return ordered.masked_fill(repeated, IGNORE_ID)
+__all__ = ["LabelHead", "loss_divisor"]
 
 
-def bce_loss(logits: Tensor, positives: Tensor, reduction: str = "mean") -> Tensor:
-    """Binary cross-entropy with logits against padded positive ids, without a dense target matrix.
-
-    BCE(x, y) = softplus(x) - y · x, so the targets are needed only where they are 1.
-
-    Args:
-        logits: (B, L).
-        positives: Distinct label ids, (B, P), padded with -100 (see `positive_ids`).
-        reduction: ``mean`` over B × L, ``sum_labels`` (sum over labels, mean over documents) or ``sum``.
-
-    Returns:
-        Scalar loss in float32 (float64 for float64 logits).
-    """
-    if len(positives) != len(logits):
-        raise ValueError(
-            f"labels has {len(positives)} rows but there are {len(logits)} documents. Give one row of labels per document, -100 "
-            "in all of it for a document without labels."
-        )
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    present = positives >= 0
-    positive_logits = logits.gather(1, positives.clamp(min=0)).masked_fill(~present, 0.0)
-    total = nn.functional.softplus(logits).sum() - positive_logits.sum()
-    return total / _loss_count(logits.shape[0], logits.shape[1], reduction)
-
-
-def _loss_count(num_documents: int, num_labels: int, reduction: str) -> int:
+def loss_divisor(num_documents: int, num_labels: int, reduction: str) -> int:
+    """What a sum over documents and labels is divided by: ``mean`` B · L, ``sum_labels`` B, ``sum`` 1."""
     return {"mean": num_documents * num_labels, "sum_labels": num_documents, "sum": 1}[reduction]
 
 
-def exact_topk(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k best labels of each document, equal logits going to the lower id.
-
-    `torch.topk` leaves open which of several equal values it returns; rows with a tie at the k-th value are sorted instead.
-
-    Args:
-        logits: (B, L).
-        k: Labels per document; all of them where k exceeds L.
-
-    Returns:
-        Logits and label ids, (B, min(k, L)), best first.
-
-    Raises:
-        ValueError: If k is less than 1.
-    """
-    if k < 1:
-        raise ValueError(f"top_k={k}, but it must be at least 1. Leave it out for the logits of all labels.")
-    k = min(k, logits.shape[1])
-    values, ids = logits.topk(k, dim=1)
-    ids, by_id = ids.sort(dim=1)
-    values, by_value = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)
-    ids = ids.gather(1, by_value)
-    last = values[:, -1:]
-    tied = (logits == last).sum(dim=1) > (values == last).sum(dim=1)
-    if bool(tied.any()):
-        full = logits[tied].sort(dim=1, descending=True, stable=True)
-        values, ids = values.clone(), ids.clone()
-        values[tied], ids[tied] = full.values[:, :k], full.indices[:, :k]
-    return values, ids
-
-
 class LabelHead(nn.Module):
-    """The output layer: one linear score per label, optionally through a bottleneck.
+    """The output layer: one linear score per label, optionally through a bottleneck, and through CorNet where one is given.
 
-    Loss and top-k go through the labels in blocks, so that their memory is set by ``block_size`` and not by the number of
-    labels. `logits` gives all of them at once, for label sets where that is affordable and for CorNet.
+    Loss and top-k go through the labels in blocks: their memory is set by ``block_size`` and ``memory_mib`` and not by the
+    number of labels, and so is that of the backward pass, which computes logits again where they were not kept. `logits` gives
+    all of them at once, for label sets where that is affordable.
 
     Args:
         in_features: Width H of the document's hidden state.
         num_labels: Labels L.
         bottleneck_size: Width of an ELU layer between them, None for none (CorNet §5.2, Wiki-500K).
-        block_size: Labels scored at a time.
+        block_size: Labels scored at a time, None for what suits the device.
+        memory_mib: Logits of as many blocks as fit into this are kept for the next pass instead of being computed again.
+        loss: ``bce``, ``propensity_bce`` or ``asymmetric`` (`label_losses`).
+        loss_settings: Arguments of the loss.
     """
 
-    def __init__(self, in_features: int, num_labels: int, bottleneck_size: int | None = None, block_size: int = 8192):
+    def __init__(
+        self,
+        in_features: int,
+        num_labels: int,
+        bottleneck_size: int | None = None,
+        block_size: int | None = None,
+        memory_mib: float = 64.0,
+        loss: str = "bce",
+        loss_settings: dict[str, float] | None = None,
+    ):
         super().__init__()
         self.num_labels = num_labels
-        self.block_size = block_size
+        self.block_size, self.memory_mib = block_size, memory_mib
+        self.label_loss = LABEL_LOSSES[loss](**(loss_settings or {}))
         self.bottleneck = nn.Linear(in_features, bottleneck_size) if bottleneck_size else None
         self.output = nn.Linear(bottleneck_size or in_features, num_labels)
+        # Zero stands for a weight that nobody has set yet.
+        self.register_buffer("positive_weight", torch.zeros(num_labels) if self.label_loss.weighs_labels else None)
+        # What takes the gradients of the label matrices in the backward pass; see XMTCPreTrainedModel.update_labels_in_backward.
+        self.updates: dict[str, RowUpdate] | None = None
+        # This process's part of the labels, where `shard_labels` has spread them over several; the matrices hold only its rows.
+        self.shard: LabelShard | None = None
         self.reset_parameters()
 
+    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Xavier-uniform weights and the biases of `torch.nn.Linear`, as the CorNet authors initialise their classifiers."""
         for linear in filter(None, (self.bottleneck, self.output)):
             bound = linear.in_features**-0.5
             init.xavier_uniform_(linear.weight)
             init.uniform_(linear.bias, -bound, bound)
+        if self.positive_weight is not None:
+            init.zeros_(self.positive_weight)
+
+    @property
+    def own_labels(self) -> slice:
+        """The labels whose rows this process holds: all, unless they are spread over processes."""
+        return slice(0, self.num_labels) if self.shard is None else slice(self.shard.start, self.shard.stop)
 
     def features(self, hidden: Tensor) -> Tensor:
         """What the labels are scored from: ``hidden`` (B, H), or the bottleneck's output."""
         return hidden if self.bottleneck is None else nn.functional.elu(self.bottleneck(hidden))
 
-    def block_logits(self, features: Tensor, start: int, stop: int) -> Tensor:
-        """Logits of the labels ``start`` … ``stop - 1``, (B, stop - start)."""
-        return nn.functional.linear(features, self.output.weight[start:stop], self.output.bias[start:stop])
-
     def forward(self, hidden: Tensor) -> Tensor:
         return self.logits(hidden)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Logits of all labels, (B, L)."""
-        return self.output(self.features(hidden))
+    def logits(self, hidden: Tensor, cornet: CorNet | None = None) -> Tensor:
+        """Logits of all labels, (B, L): raw, or refined by CorNet. Of sharded labels they have no gradient."""
+        if self.shard is None:
+            logits = self.output(self.features(hidden))
+            return cornet(logits) if cornet is not None else logits
+        with torch.no_grad():
+            features, _, own = self.shard.join(self.features(hidden))
+            scorer = self._scorer(features, None, cornet)
+            scorer.read_contexts()
+            blocks = [scorer.stages(start, stop, len(scorer.cornet))[-1] for start, stop in scorer.blocks()]
+            return self.shard.split(torch.cat(blocks).t(), self.shard.sizes, own)
 
-    def scores_for(self, hidden: Tensor, label_ids: Tensor) -> Tensor:
-        """Scores (after the sigmoid) of chosen labels.
+    def scores_for(self, hidden: Tensor, label_ids: Tensor, cornet: CorNet | None = None) -> Tensor:
+        """Scores (after the sigmoid) of chosen labels. Of sharded labels they have no gradient.
 
         Args:
             hidden: (B, H).
-            label_ids: A shortlist per document, (B, S).
+            label_ids: A shortlist per document, (B, S), padded with -100; the scores there are 0.
+            cornet: Refines them as if all labels outside the shortlist had probability 0.
 
         Returns:
             (B, S).
+
+        Raises:
+            ValueError: If a label id is outside 0 … L-1.
         """
-        weight = self.output.weight[label_ids]  # (B, S, H)
-        logits = (weight @ self.features(hidden)[:, :, None]).squeeze(-1) + self.output.bias[label_ids]
-        return logits.sigmoid()
+        present = label_ids >= 0
+        wrong = (~present & (label_ids != -100)) | (label_ids >= self.num_labels)
+        if bool(wrong.any()):
+            raise ValueError(
+                f"The shortlist holds label id {int(label_ids[wrong][0])}, but the ids are 0 … {self.num_labels - 1} "
+                f"(num_labels={self.num_labels}), and -100 for padding."
+            )
+        features = self.features(hidden)
+        if self.shard is None:
+            return self._shortlist_scores(features, label_ids, cornet)
+        with torch.no_grad():
+            features, joined_ids, own = self.shard.join(features, label_ids)
+            scores = self._shortlist_scores(features, joined_ids, cornet)  # 0 for labels of other processes
+            self.shard.reduce(scores)
+        return scores[own, : label_ids.shape[1]]
 
-    def loss(self, hidden: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Binary cross-entropy over all labels, block by block (CorNet §5.1's loss).
+    def _shortlist_scores(self, features: Tensor, label_ids: Tensor, cornet: CorNet | None) -> Tensor:
+        ids = label_ids.clamp(min=0)
+        weight = self.output.weight[ids]  # (B, S, H)
+        logits = (weight @ features[:, :, None]).squeeze(-1) + self.output.bias[ids]
+        if cornet is not None:
+            logits = cornet.refine_shortlist(logits, label_ids, self._settings(cornet).reduce)
+        return logits.sigmoid().masked_fill(label_ids < 0, 0.0)
 
-        The logits of a block are computed again in the backward pass instead of being kept.
+    def loss(self, hidden: Tensor, labels: Tensor, reduction: str = "mean", cornet: CorNet | None = None) -> Tensor:
+        """The loss over all labels, block by block.
 
         Args:
             hidden: (B, H).
             labels: Padded label ids (B, P) or a float multi-hot matrix (B, L).
-            reduction: As in `bce_loss`.
+            reduction: ``mean`` over B × L, ``sum_labels`` (sum over labels, mean over documents) or ``sum``.
+            cornet: Takes the raw logits to those that the loss is of.
+
+        Returns:
+            Scalar loss in float32 (float64 for float64 weights).
+
+        Raises:
+            ValueError: If there is not one row of labels per document, an id is out of range, or label weights are missing.
         """
-        positives = positive_ids(labels, self.num_labels)
         features = self.features(hidden)
-        if self.num_labels <= self.block_size:
-            return bce_loss(self.block_logits(features, 0, self.num_labels), positives, reduction)
-        total = sum(
-            checkpoint(self._block_loss, features, positives, start, use_reentrant=False)
-            for start in range(0, self.num_labels, self.block_size)
+        positives = self._positives(labels, len(features))
+        if self.shard is not None:
+            features, positives, _ = self.shard.join(features, positives)
+        total = block_loss(
+            features,
+            LinearHead(self.output.weight, self.output.bias),
+            cornet.matrices() if cornet is not None else [],
+            positives,
+            self.label_loss,
+            self._settings(cornet),
+            self.positive_weight,
+            self.updates if torch.is_grad_enabled() else None,
         )
-        return total / _loss_count(len(features), self.num_labels, reduction)
+        return total / loss_divisor(len(positives), self.num_labels, reduction)
 
-    def _block_loss(self, features: Tensor, positives: Tensor, start: int) -> Tensor:
-        stop = min(start + self.block_size, self.num_labels)
-        inside = (positives >= start) & (positives < stop)
-        local = (positives - start).masked_fill(~inside, IGNORE_ID)
-        return bce_loss(self.block_logits(features, start, stop), local, "sum")
+    def loss_of(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+        """The same loss of logits (B, L) that exist already; arguments as in `loss`."""
+        positives = self._positives(labels, len(logits))
+        total = block_loss(logits, None, [], positives, self.label_loss, ScorerSettings(memory_mib=0), self.positive_weight)
+        return total / loss_divisor(len(positives), self.num_labels, reduction)
 
-    def topk(self, hidden: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    @torch.no_grad()
+    def topk(self, hidden: Tensor, k: int, cornet: CorNet | None = None) -> tuple[Tensor, Tensor]:
         """The k best labels of each document, merged over label blocks.
 
         Returns:
             Scores (after the sigmoid) and label ids, (B, min(k, L)), ordered by logit, equal logits by lower id.
+
+        Raises:
+            ValueError: If k is less than 1.
         """
+        scores, label_ids, _ = self.topk_and_loss(hidden, k, cornet=cornet)
+        return scores, label_ids
+
+    @torch.no_grad()
+    def topk_and_loss(
+        self, hidden: Tensor, k: int, labels: Tensor | None = None, reduction: str = "mean", cornet: CorNet | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """`topk`, and `loss` where there are labels, both from one pass and without gradient."""
         features = self.features(hidden)
-        best: tuple[Tensor, Tensor] | None = None
-        for start in range(0, self.num_labels, self.block_size):
-            values, ids = exact_topk(self.block_logits(features, start, min(start + self.block_size, self.num_labels)), k)
-            ids = ids + start
-            if best is not None:
-                # Earlier blocks hold lower ids, so a tie by position is a tie by id.
-                values, ids = torch.cat([best[0], values], dim=1), torch.cat([best[1], ids], dim=1)
-                values, position = exact_topk(values, k)
-                ids = ids.gather(1, position)
-            best = values, ids
-        return best[0].sigmoid(), best[1]
+        positives = self._positives(labels, len(features)) if labels is not None else None
+        if self.shard is not None:
+            features, positives, own = self.shard.join(features, positives)
+        with torch.autocast(features.device.type, enabled=False):  # as for the loss
+            scorer = self._scorer(features, positives, cornet)
+            scorer.read_contexts()
+            logits, label_ids, loss = block_topk(scorer, k)
+        if loss is not None:
+            loss = loss.to(scorer.dtype) / loss_divisor(len(features), self.num_labels, reduction)
+        if self.shard is not None:
+            widths = [min(k, size) for size in self.shard.sizes]
+            logits = self.shard.split(logits, widths, own)
+            label_ids = self.shard.split(label_ids + self.shard.start, widths, own)
+            # Lower ranks hold lower ids, so a tie by position is a tie by id.
+            logits, places = exact_topk(logits, k)
+            label_ids = label_ids.gather(1, places)
+        return logits.sigmoid(), label_ids, loss
+
+    def _scorer(self, features: Tensor, positives: Tensor | None, cornet: CorNet | None) -> LabelScorer:
+        head = LinearHead(self.output.weight, self.output.bias)
+        blocks = cornet.matrices() if cornet is not None else []
+        return LabelScorer(features, head, blocks, self._settings(cornet), self.label_loss, positives, self.positive_weight)
+
+    def _settings(self, cornet: CorNet | None) -> ScorerSettings:
+        activation = cornet.activation if cornet is not None else "sigmoid"
+        reduce = self.shard.reduce if self.shard is not None else None
+        return ScorerSettings(activation, self.block_size, self.memory_mib, reduce)
+
+    def _positives(self, labels: Tensor, num_documents: int) -> Tensor:
+        positives = positive_ids(labels, self.num_labels)
+        if len(positives) != num_documents:
+            raise ValueError(
+                f"labels has {len(positives)} rows but there are {num_documents} documents. Give one row of labels per document, "
+                "-100 in all of it for a document without labels."
+            )
+        if self.positive_weight is not None and not bool(self.positive_weight.all()):
+            raise ValueError(
+                f"The loss weighs labels, but {int((self.positive_weight == 0).sum())} of the {self.num_labels} weights are not "
+                "set. XMTCTrainer sets them from the training labels; elsewhere call hf_xmtc.training.initialize_label_weights."
+            )
+        return positives
 
     def resize_labels(self, kept_ids: Tensor) -> None:
         """Follow a change of the label space; ``kept_ids`` as in `CorNet.resize_labels`."""
         old, kept = self.output, kept_ids >= 0
         self.output = nn.Linear(old.in_features, len(kept_ids), device=old.weight.device, dtype=old.weight.dtype)
         bottleneck, self.bottleneck = self.bottleneck, None
+        weights = self.positive_weight
+        if weights is not None:
+            self.positive_weight = weights.new_zeros(len(kept_ids))
         self.reset_parameters()
         self.bottleneck, self.num_labels = bottleneck, len(kept_ids)
         with torch.no_grad():
             self.output.weight[kept] = old.weight[kept_ids[kept]]
             self.output.bias[kept] = old.bias[kept_ids[kept]]
+            if weights is not None:
+                self.positive_weight[kept] = weights[kept_ids[kept]]

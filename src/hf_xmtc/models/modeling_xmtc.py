@@ -10,8 +10,9 @@ from transformers.utils import ModelOutput, logging
 
 from .configuration_xmtc import XMTCConfig
 from .cornet import CorNet, CorNetBlock
-from .label_head import LabelHead, bce_loss, exact_topk, positive_ids
+from .label_head import LabelHead
 from .label_names import LabelNames
+from .label_scorer import LabelMatrix, RowUpdate
 from .pipeline_xmtc import XMTCPipeline
 
 __all__ = ["XMTCOutput", "XMTCPreTrainedModel"]
@@ -59,7 +60,15 @@ class XMTCPreTrainedModel(PreTrainedModel):
     def build_label_scorer(self, in_features: int, bottleneck_size: int | None = None) -> None:
         """Add the label head, and CorNet where the config asks for it."""
         config = self.config
-        self.label_head = LabelHead(in_features, config.num_labels, bottleneck_size)
+        self.label_head = LabelHead(
+            in_features,
+            config.num_labels,
+            bottleneck_size,
+            config.label_block_size,
+            config.label_memory_mib,
+            config.label_loss,
+            config.label_loss_settings,
+        )
         self.cornet = (
             CorNet(config.num_labels, config.cornet_context_size, config.cornet_num_blocks, config.cornet_activation)
             if config.cornet_num_blocks
@@ -72,26 +81,58 @@ class XMTCPreTrainedModel(PreTrainedModel):
         Args:
             features: (B, H), the input of the label head.
             labels: Padded label ids (B, P) or a float multi-hot matrix (B, L).
-            top_k: Return the best ``top_k`` labels instead of all logits.
+            top_k: Return the best ``top_k`` labels instead of all logits, without ever holding (B, L); 0 for the loss alone.
             extra: Further output fields.
         """
-        config = self.config
+        head, reduction = self.label_head, self.config.loss_reduction
         loss = logits = top_scores = top_labels = None
-        if self.cornet is not None or top_k is None:
-            logits = self.label_head.logits(features)  # (B, L)
-            logits = self.cornet(logits) if self.cornet is not None else logits
-        if labels is not None:
-            if logits is not None:
-                loss = bce_loss(logits, positive_ids(labels, config.num_labels), config.loss_reduction)
-            else:
-                loss = self.label_head.loss(features, labels, config.loss_reduction)
-        if top_k is not None:
-            if logits is not None:
-                top_logits, top_labels = exact_topk(logits, top_k)
-                top_scores, logits = top_logits.sigmoid(), None
-            else:
-                top_scores, top_labels = self.label_head.topk(features, top_k)
+        if top_k is None:
+            if labels is not None and torch.is_grad_enabled() and (head.updates is not None or head.shard is not None):
+                cause = (
+                    "are updated in the backward pass, block by block" if head.shard is None else "are spread over processes"
+                )
+                raise ValueError(
+                    f"The label matrices {cause}, but top_k=None asks for the logits of all labels with their gradient. Call the "
+                    "model with top_k=0 for the loss alone."
+                )
+            logits = head.logits(features, self.cornet)  # (B, L)
+            if labels is not None and head.shard is not None:
+                loss = head.loss(features, labels, reduction, self.cornet)
+            elif labels is not None:
+                loss = head.loss_of(logits, labels, reduction)
+        elif labels is not None and (top_k == 0 or torch.is_grad_enabled()):
+            loss = head.loss(features, labels, reduction, self.cornet)
+            if top_k:
+                top_scores, top_labels = head.topk(features, top_k, self.cornet)
+        else:
+            top_scores, top_labels, loss = head.topk_and_loss(features, top_k, labels, reduction, self.cornet)
         return XMTCOutput(loss=loss, logits=logits, top_scores=top_scores, top_labels=top_labels, **extra)
+
+    def label_matrices(self) -> dict[str, LabelMatrix]:
+        """The matrices with one row per label: ``label_head.output``, and two of every CorNet block."""
+        head = self.label_head.output
+        matrices = {"label_head.output": LabelMatrix(head.weight, head.bias, [head.weight, head.bias])}
+        for index, block in enumerate(self.cornet.blocks if self.cornet is not None else ()):
+            context, labels = block.to_context.weight, block.to_labels
+            matrices[f"cornet.blocks.{index}.to_context"] = LabelMatrix(context.t(), None, [context])
+            matrices[f"cornet.blocks.{index}.to_labels"] = LabelMatrix(
+                labels.weight, labels.bias, [labels.weight, labels.bias]
+            )
+        return matrices
+
+    def update_labels_in_backward(self, updates: dict[str, RowUpdate] | None) -> None:
+        """Let the backward pass of the loss update label matrices block by block, instead of giving them gradients.
+
+        Args:
+            updates: What takes the gradients, by the names of `label_matrices`; None for ordinary gradients again.
+
+        Raises:
+            ValueError: If there is no matrix of such a name.
+        """
+        unknown = set(updates or ()) - set(self.label_matrices())
+        if unknown:
+            raise ValueError(f"{sorted(unknown)} are no label matrices of this model: {sorted(self.label_matrices())}.")
+        self.label_head.updates = updates
 
     def check_tokenizer(self, tokenizer: Any) -> None:
         """Refuse a tokenizer whose ids this model cannot read; families add their own demands."""
@@ -137,6 +178,11 @@ class XMTCPreTrainedModel(PreTrainedModel):
         Args:
             labels: The new labels in id order, or their number.
         """
+        if self.label_head.shard is not None:
+            raise ValueError(
+                f"The labels are spread over {self.label_head.shard.world_size} processes. Save the model and open it in one process "
+                "to change its label space."
+            )
         known, named = self.config.label_names, self.config.labels_digest is not None or not isinstance(labels, int)
         if isinstance(labels, int):
             count = labels
@@ -220,6 +266,11 @@ class XMTCPreTrainedModel(PreTrainedModel):
 
     def save_pretrained(self, save_directory, *args, **kwargs) -> None:
         """Write weights, config, ``labels.json`` and the code that opens them, the pipeline included."""
+        if self.label_head.shard is not None and kwargs.get("state_dict") is None:
+            raise ValueError(
+                f"This process holds 1 of {self.label_head.shard.world_size} parts of the labels. Call full_state_dict(model) of "
+                "hf_xmtc.models.label_shard in all processes and give its result as state_dict=…; XMTCTrainer.save_model does both."
+            )
         # transformers registers one auto class per model; both are named here, so that either opens the checkpoint.
         own_class = f"{type(self).__module__.rsplit('.', 1)[-1]}.{type(self).__name__}"
         auto_map = getattr(self.config, "auto_map", None) or {}

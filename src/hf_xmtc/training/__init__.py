@@ -2,22 +2,31 @@
 
 from .arguments import XMTCTrainingArguments
 from .gradient_clipping import AdaptiveGradientClipping
-from .initialization import initialize_label_bias
+from .initialization import initialize_label_bias, initialize_label_weights
+from .label_updates import AdamUpdate, RowwiseUpdate, SGDUpdate
 from .length_bucketing import LengthBucketedSampler
 from .memory import MemoryEstimate, estimate_memory
+from .optimizers import CompositeOptimizer, LazyAdam, RowwiseAdam
 from .plots import plot_training_curve
 from .trainer import XMTCTrainer, public_arguments
 from .weight_averaging import WeightAveraging
 
 __all__ = [
+    "AdamUpdate",
     "AdaptiveGradientClipping",
+    "CompositeOptimizer",
+    "LazyAdam",
     "LengthBucketedSampler",
     "MemoryEstimate",
+    "RowwiseAdam",
+    "RowwiseUpdate",
+    "SGDUpdate",
     "WeightAveraging",
     "XMTCTrainer",
     "XMTCTrainingArguments",
     "estimate_memory",
     "initialize_label_bias",
+    "initialize_label_weights",
     "plot_training_curve",
     "public_arguments",
 ]

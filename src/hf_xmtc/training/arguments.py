@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 import torch
 from transformers import TrainingArguments
 
-__all__ = ["XMTCTrainingArguments"]
+__all__ = ["IN_BACKWARD", "LABEL_OPTIMIZERS", "SGD_LEARNING_RATE", "XMTCTrainingArguments"]
+
+LABEL_OPTIMIZERS = ("adamw", "rowwise", "sgd_in_backward", "rowwise_in_backward", "adam_in_backward")
+IN_BACKWARD = LABEL_OPTIMIZERS[2:]
+# Of plain gradient descent on the label matrices, where no rate is given: a rate for Adam says nothing about it.
+SGD_LEARNING_RATE = 0.05
+
+# Optimizers that treat every weight by itself; others would do something else to a part of a matrix than to the whole.
+BY_WEIGHT = ("adamw", "sgd", "rmsprop", "adagrad", "lion")
 
 # Largest cut-off of the metrics in evaluation; with fewer labels kept per document they would come out too low.
 LARGEST_K = 5
@@ -68,6 +76,38 @@ class XMTCTrainingArguments(TrainingArguments):
         default=False,
         metadata={"help": "Clip at 5 times the largest of the last 5 norms (AttentionXML's authors), not at max_grad_norm."},
     )
+    label_optimizer: str = field(
+        default="adamw",
+        metadata={
+            "help": "Of the matrices with a row per label (output layer, CorNet). adamw: as for the rest. rowwise: one number of "
+            "state per label. …_in_backward: updated during the backward pass, without stored gradients; sgd_in_backward has no "
+            "state, rowwise_in_backward one number per label, adam_in_backward that of Adam. Results do not depend on the config's "
+            "loss_reduction (but those of adamw do, by its epsilon): with 'mean' sgd multiplies its rate by the number of labels "
+            "and the others divide epsilon by it.",
+            "choices": LABEL_OPTIMIZERS,
+        },
+    )
+    label_learning_rate: float | None = field(
+        default=None,
+        metadata={
+            "help": "Initial learning rate of these matrices; by default learning_rate, for sgd_in_backward "
+            f"{SGD_LEARNING_RATE}. It follows the same schedule."
+        },
+    )
+    sparse_embeddings: bool = field(
+        default=False,
+        metadata={
+            "help": "Sparse gradients and lazy Adam for the word embeddings: rows of absent words cost nothing and rest. For large "
+            "vocabularies."
+        },
+    )
+    shard_labels: bool = field(
+        default=False,
+        metadata={
+            "help": "Spread the label matrices over the processes: each holds and trains its own part of the labels, on the documents "
+            "of all. For label sets whose matrices and optimizer state are too large for one process."
+        },
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -91,8 +131,78 @@ class XMTCTrainingArguments(TrainingArguments):
                 "eval_do_concat_batches=False, but the ranking metrics and predict need the predictions of all documents in one "
                 "array; only the best labels of each are kept, so this takes little memory. Leave it out."
             )
+        self._check_label_optimizer()
+        self._check_sharding()
         if self.adaptive_gradient_clipping and self.max_grad_norm <= 0:
             raise ValueError(
                 f"adaptive_gradient_clipping=True with max_grad_norm={self.max_grad_norm}, which switches all clipping off. "
                 "Leave max_grad_norm out; adaptive clipping sets its own threshold."
+            )
+
+    @property
+    def updates_in_backward(self) -> bool:
+        """Whether the label matrices are updated during the backward pass."""
+        return self.label_optimizer in IN_BACKWARD
+
+    def _check_label_optimizer(self) -> None:
+        if self.label_optimizer not in LABEL_OPTIMIZERS:
+            raise ValueError(f"label_optimizer={self.label_optimizer!r} is none of {', '.join(LABEL_OPTIMIZERS)}.")
+        if self.label_learning_rate is not None and self.label_learning_rate < 0:
+            raise ValueError(f"label_learning_rate={self.label_learning_rate}, but a rate cannot be negative.")
+        optim = str(getattr(self.optim, "value", self.optim))
+        for name, idle in (("label_optimizer", "adamw"), ("sparse_embeddings", False)):
+            if getattr(self, name) != idle and not optim.startswith("adamw"):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} with optim={optim!r}: it goes with AdamW for the rest of the model. Leave one "
+                    "of them out."
+                )
+        if not self.updates_in_backward:
+            return
+        chosen = f"label_optimizer={self.label_optimizer!r}"
+        if self.gradient_accumulation_steps > 1:
+            raise ValueError(
+                f"{chosen} with gradient_accumulation_steps={self.gradient_accumulation_steps}: it updates in every backward pass, so "
+                "there is nothing to accumulate. Raise per_device_train_batch_size instead, or use label_optimizer='rowwise'."
+            )
+        if self.fp16:
+            raise ValueError(
+                f"{chosen} with fp16=True: fp16 scales the loss and leaves out steps that overflow, which is known only after the "
+                "backward pass. Use bf16=True, or label_optimizer='rowwise'."
+            )
+        for name in ("fsdp", "deepspeed"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{chosen} with {name}={getattr(self, name)!r}, which shards the matrices and updates them itself. Use plain "
+                    "data parallelism (leave it out), or label_optimizer='adamw'."
+                )
+
+    def _check_sharding(self) -> None:
+        if not self.shard_labels:
+            return
+        for name in ("fsdp", "deepspeed"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"shard_labels=True with {name}={getattr(self, name)!r}, which shards all matrices in its own way. Leave one of them out."
+                )
+        if self.world_size == 1:
+            raise ValueError(
+                "shard_labels=True in one process, which would hold all labels anyway. Start several with `torchrun --nproc_per_node N "
+                "scripts/train.py …` or `accelerate launch --multi_gpu --num_processes N --num_machines 1 scripts/train.py …`, or leave "
+                "shard_labels out."
+            )
+        if self.fp16:
+            raise ValueError(
+                "shard_labels=True with fp16=True: fp16 leaves out steps whose gradients overflow, which each process would decide by its "
+                "own labels. Use bf16=True."
+            )
+        optim = str(getattr(self.optim, "value", self.optim))
+        if not optim.startswith(BY_WEIGHT):
+            raise ValueError(
+                f"shard_labels=True with optim={optim!r}, which looks at whole matrices, and a process has a part of them. Choose "
+                f"one that treats every weight by itself ({', '.join(BY_WEIGHT)})."
+            )
+        if not self.accelerator_config.even_batches:
+            raise ValueError(
+                "shard_labels=True with even_batches=False: every process scores the documents of all, so all need as many batches. "
+                "Leave even_batches at True."
             )

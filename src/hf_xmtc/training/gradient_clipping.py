@@ -1,10 +1,13 @@
-"""The adaptive gradient clipping of AttentionXML's and CorNet's authors."""
+"""Gradient clipping: the adaptive one of AttentionXML's and CorNet's authors, and one that takes sparse gradients too."""
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-__all__ = ["AdaptiveGradientClipping"]
+import torch
+from torch import Tensor, nn
+
+__all__ = ["AdaptiveGradientClipping", "clip_sparse_and_dense"]
 
 
 class AdaptiveGradientClipping:
@@ -51,3 +54,31 @@ class AdaptiveGradientClipping:
     def load_state_dict(self, state: dict) -> None:
         norms = [float("inf") if norm is None else norm for norm in state["norms"]]
         self.norms = deque(norms, maxlen=self.norms.maxlen)
+
+
+@torch.no_grad()
+def clip_sparse_and_dense(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
+    """As `torch.nn.utils.clip_grad_norm_`, which refuses sparse gradients.
+
+    The norm is that of the same gradients held densely: repeated rows of a sparse one are added up first.
+
+    Args:
+        parameters: Parameters; those without a gradient do not count.
+        max_norm: Norm to clip to; infinity only measures.
+
+    Returns:
+        The norm before clipping.
+    """
+    values = []
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.coalesce()
+            values.append(parameter.grad.values())
+        elif parameter.grad is not None:
+            values.append(parameter.grad)
+    norm = nn.utils.get_total_norm(values)
+    if math.isfinite(max_norm):
+        factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+        for value in values:
+            value.mul_(factor.to(value.device))
+    return norm

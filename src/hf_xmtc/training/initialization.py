@@ -3,9 +3,10 @@
 import numpy as np
 import torch
 
+from hf_xmtc.metrics import inverse_propensity
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
-__all__ = ["initialize_label_bias"]
+__all__ = ["initialize_label_bias", "initialize_label_weights"]
 
 
 @torch.no_grad()
@@ -25,10 +26,45 @@ def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, 
     Source: the prior-probability initialisation of Lin et al. (2017), "Focal loss for dense object detection", §4.1, with
     each label's own prior (smoothed by half a document) in place of one for all.
     """
+    _refuse_other_counts(model, label_counts)
+    prior = (np.asarray(label_counts, dtype=np.float64) + 0.5) / (num_documents + 1.0)
+    log_odds = np.log(prior / (1 - prior))[model.label_head.own_labels]
+    model.label_head.output.bias.copy_(torch.from_numpy(log_odds))
+
+
+@torch.no_grad()
+def initialize_label_weights(
+    model: XMTCPreTrainedModel, label_counts: np.ndarray, num_documents: int, a: float = 0.55, b: float = 1.5
+) -> None:
+    """Give each label the weight that ``label_loss="propensity_bce"`` puts on its positives: its inverse propensity.
+
+    The weights are a buffer of the model and saved with it. `XMTCTrainer` does this by itself where none are set yet.
+
+    Args:
+        model: A model whose loss weighs labels.
+        label_counts: Training documents of each label, (L,).
+        num_documents: Training documents N.
+        a: Propensity constant A of the data set.
+        b: Propensity constant B.
+
+    Raises:
+        ValueError: If the model's loss has no weights, or there is not one count per label.
+
+    Source: Jain et al. (2016), "Extreme multi-label loss functions", §4.
+    """
+    _refuse_other_counts(model, label_counts)
+    weights = model.label_head.positive_weight
+    if weights is None:
+        raise ValueError(
+            f"label_loss={model.config.label_loss!r} puts no weights on labels. Build the model with label_loss='propensity_bce'."
+        )
+    weight_of_label = inverse_propensity(np.asarray(label_counts), num_documents, a=a, b=b)
+    weights.copy_(torch.from_numpy(weight_of_label[model.label_head.own_labels]))
+
+
+def _refuse_other_counts(model: XMTCPreTrainedModel, label_counts: np.ndarray) -> None:
     if len(label_counts) != model.config.num_labels:
         raise ValueError(
             f"There are counts for {len(label_counts)} labels but num_labels={model.config.num_labels}. Count the labels "
             "of the training split with label_counts(dataset, num_labels)."
         )
-    prior = (np.asarray(label_counts, dtype=np.float64) + 0.5) / (num_documents + 1.0)
-    model.label_head.output.bias.copy_(torch.from_numpy(np.log(prior / (1 - prior))))

@@ -1,5 +1,7 @@
 """What a training run will need, said before anything is allocated."""
 
+import copy
+import math
 import os
 from dataclasses import dataclass
 
@@ -8,7 +10,11 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig
 
+from hf_xmtc.models.label_scorer import BLOCK_NUMBERS
+from hf_xmtc.models.label_shard import label_dimensions
+
 from .arguments import XMTCTrainingArguments
+from .optimizer_options import sparse_embedding, trained_label_matrices
 
 __all__ = ["MemoryEstimate", "estimate_memory"]
 
@@ -33,6 +39,8 @@ class MemoryEstimate:
         available: Free memory, divided by the processes that share it.
         device: Where training will run.
         processes: Processes that share the free memory.
+        gathering: The weights of the whole model, which pass through a process with a part of the labels when models are built,
+            saved and read.
     """
 
     parameters: float
@@ -44,11 +52,12 @@ class MemoryEstimate:
     available: float
     device: str
     processes: int = 1
+    gathering: float = 0.0
 
     @property
     def total(self) -> float:
         kept = self.parameters + self.optimizer + self.averaging
-        return kept + max(self.gradients + self.activations, self.evaluation)
+        return kept + max(self.gradients + self.activations, self.evaluation, self.gathering)
 
     def describe(self) -> str:
         """One line for the log."""
@@ -72,18 +81,21 @@ class MemoryEstimate:
             raise MemoryError(
                 f"{self.describe()} Lower per_device_train_batch_size, per_device_eval_batch_size or max_length_tokens, the "
                 "model's sizes (hidden_size, cornet_context_size, bottleneck_size) or the vocabulary (vocab_size), or use "
-                "activation_checkpointing=True or optim=adafactor."
+                "label_optimizer=rowwise_in_backward, activation_checkpointing=True or optim=adafactor."
             )
 
 
 def estimate_memory(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> MemoryEstimate:
     """Estimate what training ``model`` will take beyond what the process holds already.
 
-    Counted from shapes and data types: weights, gradients, averaged weights, and the state of AdamW, SGD, Adagrad, RMSprop
-    and Adafactor (other optimizers are taken to need as much as AdamW). Estimated: what autograd keeps of transformer layers
-    with a full batch of documents of ``num_tokens`` tokens, less with ``activation_checkpointing``, bf16 or fp16; and the
-    (B, L) matrices of the label scorer, in training and in evaluation. Not counted: the data, working memory of the optimizer
-    and of kernels, what the allocator keeps for later, and sharding (FSDP, DeepSpeed), under which a process holds less.
+    Counted from shapes and data types: weights, gradients (none of label matrices that are updated in the backward pass),
+    averaged weights, and the state of every ``label_optimizer``, of lazy Adam, AdamW, SGD, Adagrad, RMSprop and Adafactor (other
+    optimizers are taken to need as much as AdamW). Estimated: what autograd keeps of transformer layers with a full batch of
+    documents of ``num_tokens`` tokens, less with ``activation_checkpointing``, bf16 or fp16; and what the label scorer keeps and
+    works on, in training and in evaluation, which the config's ``label_memory_mib`` and a block of labels limit. With
+    ``shard_labels`` it is what the process with the largest part of the labels needs. Not counted:
+    the data, working memory of the optimizer and of kernels, what the allocator keeps for later, and sharding (FSDP,
+    DeepSpeed), under which a process holds less.
 
     Runs on a CPU (the demo model with 572 and 10,000 labels; AdamW, Adafactor, bf16, checkpointing) took between as much as
     estimated and a third more, so a run that just fits by this estimate may not fit.
@@ -93,9 +105,16 @@ def estimate_memory(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
         args: Batch sizes, optimizer, precision, checkpointing, averaging, device and processes.
         num_tokens: Tokens of the longest documents, special tokens included.
     """
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    gathered = 0
+    if args.shard_labels:
+        gathered = sum(_num_bytes(parameter) for parameter in model.parameters()) if args.device.type == "cpu" else 0
+        model = _part_of(model, args.world_size)
     weights = sum(_num_bytes(parameter) for parameter in model.parameters())
-    gradients = sum(_num_bytes(parameter) for parameter in trainable)
+    gradients, state = _training_state_bytes(model, args, num_tokens)
+    exchanged = gradients if args.world_size > 1 else 0
+    if args.shard_labels and not args.updates_in_backward:
+        labels = [parameter for matrix in model.label_matrices().values() for parameter in matrix.parameters]
+        exchanged -= sum(_num_bytes(parameter) for parameter in labels if parameter.requires_grad)
     if args.device.type == "cuda":
         available, processes = torch.cuda.mem_get_info(args.device)[0], 1
     else:
@@ -105,19 +124,52 @@ def estimate_memory(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
     return MemoryEstimate(
         parameters=weights / MIB,
         # DistributedDataParallel exchanges gradients in buffers of its own.
-        gradients=gradients * (2 if args.world_size > 1 else 1) / MIB,
-        optimizer=_optimizer_bytes(trainable, args) / MIB,
+        gradients=(gradients + exchanged) / MIB,
+        optimizer=state / MIB,
         averaging=weights / MIB if args.averaging_start_epoch is not None else 0.0,
         activations=_training_bytes(model, args, num_tokens) / MIB,
         evaluation=_evaluation_bytes(model, args, num_tokens) / MIB,
         available=available / MIB,
         device=str(args.device),
         processes=processes,
+        gathering=gathered / MIB,
     )
+
+
+def _part_of(model: nn.Module, processes: int) -> nn.Module:
+    """The model with the largest part of its labels that a process gets, on the meta device."""
+    dimensions, parts = label_dimensions(model), {}
+    for name, parameter in model.named_parameters():
+        shape = list(parameter.shape)
+        if name in dimensions:
+            shape[dimensions[name]] = math.ceil(shape[dimensions[name]] / processes)
+        part = torch.empty(shape, dtype=parameter.dtype, device="meta")
+        parts[id(parameter)] = nn.Parameter(part, parameter.requires_grad)
+    return copy.deepcopy(model, parts)
 
 
 def _num_bytes(parameter: nn.Parameter) -> int:
     return parameter.numel() * parameter.element_size()
+
+
+def _training_state_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> tuple[int, int]:
+    """Gradients that are stored, and state of all optimizers."""
+    matrices, embedding = trained_label_matrices(model, args), sparse_embedding(model, args)
+    labels = [parameter for matrix in matrices.values() for parameter in matrix.parameters]
+    elsewhere = {id(parameter) for parameter in [*labels, *([embedding.weight] if embedding is not None else [])]}
+    rest = [parameter for parameter in model.parameters() if parameter.requires_grad and id(parameter) not in elsewhere]
+    gradients, state = sum(_num_bytes(parameter) for parameter in rest), _optimizer_bytes(rest, args)
+    if not args.updates_in_backward:
+        gradients += sum(_num_bytes(parameter) for parameter in labels)
+    if args.label_optimizer.startswith("rowwise"):
+        state += 4 * sum(len(matrix.rows) for matrix in matrices.values())
+    elif args.label_optimizer == "adam_in_backward":
+        state += 8 * sum(parameter.numel() for parameter in labels)
+    if embedding is not None:
+        rows = args.per_device_train_batch_size * num_tokens
+        gradients += rows * embedding.embedding_dim * embedding.weight.element_size()
+        state += 8 * embedding.weight.numel()
+    return gradients, state
 
 
 def _optimizer_bytes(parameters: list[nn.Parameter], args: XMTCTrainingArguments) -> int:
@@ -164,7 +216,7 @@ class _EncoderSizes:
 
 
 def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> float:
-    config, documents, sizes = model.config, args.per_device_train_batch_size, _EncoderSizes.of(model.config)
+    documents, sizes = args.per_device_train_batch_size, _EncoderSizes.of(model.config)
     half = args.bf16 or args.fp16
     # A layer keeps its input, query, key, value, what attention gives, residual sums, norms and dropout masks: about 11 H a
     # token; and its feed-forward layer before and after the activation.
@@ -178,18 +230,35 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
         # The input of each layer, and all of one layer at a time.
         hidden = min(hidden, sizes.layers * documents * num_tokens * sizes.width + layer)
     hidden += layer  # gradients on their way through a layer
-    # The logits, their softplus and the gradients of both; each CorNet block keeps its activations.
-    logits = (4 + config.cornet_num_blocks) * documents * config.num_labels
+    labels = _scorer_bytes(model, args, documents, gradients=True)
     # Autocast keeps norms, softmax and the loss in full precision, and copies of the weights in half.
     copies = 2 * sum(parameter.numel() for parameter in model.parameters() if parameter.dim() > 1) if half else 0
-    return hidden * (3.2 if half else 4) + 4 * logits + copies
+    return hidden * (3.2 if half else 4) + labels + copies
+
+
+def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int, gradients: bool) -> float:
+    """What the label scorer keeps for its next pass, and what it works on in one block of labels."""
+    config, head = model.config, model.label_head
+    num_labels = len(head.output.weight)
+    if args.shard_labels:
+        documents *= args.world_size  # of all processes
+    stages = config.cornet_num_blocks + 1
+    kept = min(config.label_memory_mib * MIB, 4 * stages * documents * num_labels)
+    width = max([head.output.in_features] + ([config.cornet_context_size] if model.cornet is not None else []))
+    numbers = BLOCK_NUMBERS["cpu" if args.device.type == "cpu" else "other"]
+    block = min(head.block_size or max(64, numbers // width), num_labels)
+    # The logits of each stage, their gradients, and what the loss and its derivative need beside them.
+    work = 4 * block * documents * (2 * stages + 3 if gradients else stages + 2)
+    # Adam forms the gradient of a block of weights and the root of its second moment, the row-wise rule the gradient alone.
+    formed = {"adam_in_backward": 3, "rowwise_in_backward": 1}.get(args.label_optimizer, 0)
+    if gradients:
+        work += 4 * formed * block * max(matrix.rows.shape[1] for matrix in model.label_matrices().values())
+    return kept + work
 
 
 def _evaluation_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> float:
-    config, documents, sizes = model.config, args.per_device_eval_batch_size, _EncoderSizes.of(model.config)
+    documents, sizes = args.per_device_eval_batch_size, _EncoderSizes.of(model.config)
     hidden = documents * num_tokens * (12 * sizes.width + 2 * sizes.inner)
     if sizes.is_eager:
         hidden += 2 * documents * sizes.heads * num_tokens**2
-    # CorNet needs the logits of all labels: its input, the correction and their sum. Without it they come in blocks.
-    columns = config.num_labels if config.cornet_num_blocks else min(config.num_labels, model.label_head.block_size)
-    return 4 * (hidden + 3 * documents * columns)
+    return 4 * hidden + _scorer_bytes(model, args, documents, gradients=False)

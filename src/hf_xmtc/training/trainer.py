@@ -17,8 +17,17 @@ from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments
-from .gradient_clipping import AdaptiveGradientClipping
+from .gradient_clipping import AdaptiveGradientClipping, clip_sparse_and_dense
+from .label_sharding import (
+    clip_sharded,
+    gathered_weights,
+    optimizer_folder,
+    refuse_other_processes,
+    save_optimizer_part,
+    spread_labels,
+)
 from .length_bucketing import LengthBucketedSampler, document_lengths
+from .optimizer_options import build_optimizer, prepared_for_training, refuse_other_optimizer, refuse_unusable_options
 from .weight_averaging import WeightAveraging
 
 __all__ = ["XMTCTrainer", "public_arguments"]
@@ -76,6 +85,7 @@ class XMTCTrainer(Trainer):
             kwargs.setdefault("data_collator", XMTCDataCollator(processing_class, num_labels, keep_unseen=True))
         elif "data_collator" not in kwargs:
             raise ValueError("XMTCTrainer needs the model's tokenizer to pad batches: give it as processing_class=….")
+        spread_labels(model, args)
         super().__init__(
             model=model,
             args=args,
@@ -88,7 +98,9 @@ class XMTCTrainer(Trainer):
         self.train_dataset, self.eval_dataset = self._tokenized(train_dataset), self._tokenized(eval_dataset)
         self._refuse_if_no_batch_is_full()
         self.num_labels = num_labels
+        self.label_updates = None
         self.inverse_propensity = self._count_propensity(label_counts, num_train_documents)
+        self._set_label_weights()
         self.train_sampler: LengthBucketedSampler | None = None
         self._start_anew()
         self.add_callback(_EpochStart(self))
@@ -124,6 +136,12 @@ class XMTCTrainer(Trainer):
         # One weight more than there are labels: that of a label with no training document.
         counts = np.append(counts, 0)
         return inverse_propensity(counts, num_documents, a=self.args.propensity_a, b=self.args.propensity_b)
+
+    def _set_label_weights(self) -> None:
+        weights = self.model.label_head.positive_weight
+        if weights is not None and self.inverse_propensity is not None and not bool(weights.all()):
+            with torch.no_grad():
+                weights.copy_(torch.from_numpy(self.inverse_propensity[:-1][self.model.label_head.own_labels]))
 
     # ---- data and batches ------------------------------------------------------------------------------------------------
 
@@ -197,7 +215,17 @@ class XMTCTrainer(Trainer):
                 "the data set? Prediction without labels works with trainer.predict."
             )
         inputs = {**inputs, "labels": self._known_labels(inputs["labels"])}
+        if not return_outputs and self.compute_loss_func is None and self.label_smoother is None:
+            inputs["top_k"] = 0  # the loss alone, block by block: nobody reads the logits
         return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        try:
+            return super().training_step(*args, **kwargs)
+        except FloatingPointError as error:
+            raise FloatingPointError(
+                f"Training stopped in step {self.state.global_step + 1}, before anything was changed by it: {error}"
+            ) from error
 
     def _known_labels(self, labels: Tensor) -> Tensor:
         return labels if labels.is_floating_point() else labels.masked_fill(labels >= self.num_labels, -100)
@@ -246,7 +274,9 @@ class XMTCTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any):
         self._start_anew()
-        result = super().train(*args, **kwargs)
+        refuse_unusable_options(self)
+        with prepared_for_training(self.model, self.args):
+            result = super().train(*args, **kwargs)
         if self.averaging is not None and not (self.args.load_best_model_at_end and self.state.best_model_checkpoint):
             self.averaging.finish()
         return result
@@ -260,19 +290,41 @@ class XMTCTrainer(Trainer):
 
     def _clip_grad_norm(self, model: nn.Module):
         if self.adaptive_clipping is None:
-            return super()._clip_grad_norm(model)
-        return self.adaptive_clipping.clip(lambda norm: self.accelerator.clip_grad_norm_(model.parameters(), norm))
+            return self._clip_to(model, self.args.max_grad_norm)
+        return self.adaptive_clipping.clip(lambda norm: self._clip_to(model, norm))
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None):
+        return super()._get_grad_norm(model, self._clip_to(model, float("inf")) if grad_norm is None else grad_norm)
+
+    def _clip_to(self, model: nn.Module, norm: float):
+        if self.model.label_head.shard is not None:
+            return clip_sharded(self.model, norm)
+        if not self.args.sparse_embeddings:
+            return self.accelerator.clip_grad_norm_(model.parameters(), norm)
+        self.accelerator.unscale_gradients()
+        return clip_sparse_and_dense(model.parameters(), norm)
 
     # ---- checkpoints -----------------------------------------------------------------------------------------------------
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is None:
-            groups = self.model.parameter_groups(self.args.learning_rate, self.args.weight_decay)
             optimizer_class, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
-            self.optimizer = optimizer_class([group for group in groups if group["params"]], **settings)
+            self.optimizer, self.label_updates = build_optimizer(self.model, self.args, optimizer_class, settings)
+        if self.is_in_train:
+            self.model.update_labels_in_backward(self.label_updates)
         return self.optimizer
 
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if self.model.label_head.shard is None:
+            super()._save_optimizer_and_scheduler(output_dir)
+        else:
+            save_optimizer_part(self.optimizer, self.lr_scheduler, output_dir, self.model.label_head.shard)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint and optimizer_folder(checkpoint, self.model.label_head.shard))
+
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        state_dict = gathered_weights(self.model, self.args) if state_dict is None else state_dict
         super()._save(output_dir, state_dict)
         if not self.args.should_save:
             return
@@ -285,12 +337,14 @@ class XMTCTrainer(Trainer):
             json.dump(public_arguments(self.args), file, indent=2, sort_keys=True)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        average = self.averaging.average if self.averaging is not None else None
+        weights = gathered_weights(average.module, self.args) if average is not None else None
         # Before the rest: the Trainer's state is written last and tells that a checkpoint is complete.
         if self.args.should_save:
             folder = os.path.join(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
             os.makedirs(folder, exist_ok=True)
             if self.averaging is not None:
-                self.averaging.save(folder)
+                self.averaging.save(folder, weights)
             if self.adaptive_clipping is not None:
                 with open(os.path.join(folder, CLIPPING_FILE), "w", encoding="utf-8") as file:
                     json.dump(self.adaptive_clipping.state_dict(), file)
@@ -298,6 +352,8 @@ class XMTCTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self._refuse_other_labels(resume_from_checkpoint)
+        refuse_other_optimizer(os.path.join(resume_from_checkpoint, ARGUMENTS_FILE), self.args)
+        refuse_other_processes(resume_from_checkpoint, self.model.label_head.shard)
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if self.averaging is not None:
             self.averaging.load(resume_from_checkpoint)

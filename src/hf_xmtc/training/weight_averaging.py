@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 
 import torch
-from safetensors.torch import load_model, save_model
-from torch import nn
+from safetensors.torch import load_model, save_file, save_model
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 __all__ = ["WeightAveraging"]
@@ -78,10 +78,19 @@ class WeightAveraging:
         if self.average is not None:
             self.model.load_state_dict(self.average.module.state_dict())
 
-    def save(self, folder: str | os.PathLike) -> None:
-        """Write the average and its count into a checkpoint folder; nothing before the average has started."""
+    def save(self, folder: str | os.PathLike, weights: dict[str, Tensor] | None = None) -> None:
+        """Write the average and its count into a checkpoint folder; nothing before the average has started.
+
+        Args:
+            folder: The folder.
+            weights: Those of the whole average, where this process holds only a part of it.
+        """
         if self.average is not None:
-            save_model(self.average.module, os.path.join(folder, WEIGHTS_FILE))
+            path = os.path.join(folder, WEIGHTS_FILE)
+            if weights is None:
+                save_model(self.average.module, path)
+            else:
+                save_file(weights, path)
             with open(os.path.join(folder, STATE_FILE), "w", encoding="utf-8") as file:
                 json.dump({"count": self.count, "start_epoch": self.start_epoch}, file)
 

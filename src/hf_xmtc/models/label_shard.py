@@ -1,0 +1,214 @@
+"""The labels of a model spread over processes: each holds the rows of its own labels and scores the documents of all.
+
+These are plain collectives on plain tensors and not DTensor: the rows are changed in place, block by block, in the middle of a
+backward pass, and the loss is an autograd function on local rows, so a DTensor would be unwrapped wherever it is used.
+"""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+__all__ = ["LabelShard", "full_state_dict", "label_dimensions", "shard_labels"]
+
+
+class LabelShard:
+    """Labels ``start`` … ``stop - 1`` of a model; the other processes of a group hold the others, in the order of their ranks.
+
+    Every process has its own documents, also different numbers of them. `join` brings the documents of all together, each
+    process scores its own labels for all of them, and what concerns a document is sent back to its process. All processes have
+    to score, train and save at the same time: each of these waits for the others.
+
+    Args:
+        num_labels: Labels L of the whole model.
+        group: Processes that share them, by default all.
+
+    Raises:
+        ValueError: If there are fewer labels than processes.
+    """
+
+    def __init__(self, num_labels: int, group: dist.ProcessGroup | None = None):
+        self.num_labels, self.group = num_labels, group
+        self.rank, self.world_size = dist.get_rank(group), dist.get_world_size(group)
+        if num_labels < self.world_size:
+            raise ValueError(
+                f"{num_labels} labels cannot be spread over {self.world_size} processes: some would hold none. Start at most "
+                f"{num_labels}, or leave the labels in one piece (shard_labels=False)."
+            )
+        bounds = [num_labels * rank // self.world_size for rank in range(self.world_size + 1)]
+        self.sizes = [stop - start for start, stop in zip(bounds, bounds[1:], strict=False)]
+        self.start, self.stop = bounds[self.rank], bounds[self.rank + 1]
+
+    def __deepcopy__(self, memo: dict) -> "LabelShard":
+        return self  # a copy of a model, such as an average of its weights, is spread over the same processes
+
+    def own(self, tensor: Tensor, dim: int = 0) -> Tensor:
+        """The part of a tensor with one entry per label that belongs to this process's labels, a view."""
+        return tensor.narrow(dim, self.start, self.stop - self.start)
+
+    def reduce(self, tensor: Tensor) -> None:
+        """Add up a tensor over the processes, in place."""
+        dist.all_reduce(tensor, group=self.group)
+
+    def join(self, features: Tensor, label_ids: Tensor | None = None) -> tuple[Tensor, Tensor | None, slice]:
+        """Bring the documents of all processes together.
+
+        The gradient of the joined features, of which every process has the part that comes from its labels, is added up for
+        each process's own documents and multiplied by the number of processes: DistributedDataParallel then averages the
+        gradients of the encoder over the processes, and so would anyone else, since those of biases such as CorNet's contexts
+        are complete in every process.
+
+        Args:
+            features: Of this process's documents, (B_r, d).
+            label_ids: Label ids, (B_r, P_r), padded with -100.
+
+        Returns:
+            Features (B, d) of all documents; their label ids (B, P) counted from this process's first label, -100 for labels
+            of other processes; and where this process's documents are among them.
+        """
+        shape = torch.tensor([len(features), 0 if label_ids is None else label_ids.shape[1]], device=features.device)
+        shapes = [torch.empty_like(shape) for _ in range(self.world_size)]
+        dist.all_gather(shapes, shape, group=self.group)
+        counts, widths = torch.stack(shapes).t().tolist()
+        joined = _JoinedFeatures.apply(features, self, counts)
+        if label_ids is not None:
+            label_ids = nn.functional.pad(label_ids, (0, max(widths) - label_ids.shape[1]), value=-100)
+            label_ids = torch.cat(self.gather(label_ids, [(count, max(widths)) for count in counts]))
+            label_ids = (label_ids - self.start).masked_fill((label_ids < self.start) | (label_ids >= self.stop), -100)
+        first = sum(counts[: self.rank])
+        return joined, label_ids, slice(first, first + len(features))
+
+    def split(self, tensor: Tensor, widths: list[int], own: slice) -> Tensor:
+        """Send the columns that each process has found for all documents to the processes of these documents.
+
+        Args:
+            tensor: (B, n), n being this process's entry of ``widths``.
+            widths: Columns of every process.
+            own: Where this process's documents are among all (see `join`).
+
+        Returns:
+            For this process's documents the columns of all processes, (B_r, Σ n).
+        """
+        parts = self.gather(tensor, [(len(tensor), width) for width in widths])
+        return torch.cat([part[own] for part in parts], dim=1)
+
+    def gather(self, matrix: Tensor, shapes: list[tuple[int, int]], to_rank: int | None = None) -> list[Tensor] | None:
+        """The matrices of all processes, whose shapes may differ, in all processes or in one (then None in the others)."""
+        most = [max(sizes) for sizes in zip(*shapes, strict=True)]
+        padded = matrix.contiguous()
+        if list(matrix.shape) != most:  # collectives want equal shapes
+            padded = matrix.new_zeros(most)
+            padded[: matrix.shape[0], : matrix.shape[1]] = matrix
+        parts = [torch.empty_like(padded) for _ in shapes] if to_rank in (None, self.rank) else None
+        if padded.numel() and to_rank is None:
+            dist.all_gather(parts, padded, group=self.group)
+        elif padded.numel():
+            dist.gather(padded, parts, group=self.group, group_dst=to_rank)
+        return parts and [part[:rows, :columns] for part, (rows, columns) in zip(parts, shapes, strict=True)]
+
+
+class _JoinedFeatures(torch.autograd.Function):
+    """Forward: the features of all processes. Backward: see `LabelShard.join`."""
+
+    @staticmethod
+    def forward(ctx, features: Tensor, shard: LabelShard, counts: list[int]) -> Tensor:
+        ctx.shard, ctx.counts = shard, counts
+        return torch.cat(shard.gather(features, [(count, features.shape[1]) for count in counts]))
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        shard, most = ctx.shard, max(ctx.counts)
+        parts = [nn.functional.pad(part, (0, 0, 0, most - len(part))) for part in gradient.split(ctx.counts)]
+        total = torch.empty_like(parts[0])
+        dist.reduce_scatter(total, parts, group=shard.group)
+        return total[: ctx.counts[shard.rank]] * shard.world_size, None, None
+
+
+def label_dimensions(model: nn.Module) -> dict[str, int]:
+    """The tensors of a model that have one entry per label along some dimension, and that dimension, by their names."""
+    dimensions = {}
+    for name in model.state_dict():
+        if name.startswith("label_head.output.") or name == "label_head.positive_weight":
+            dimensions[name] = 0
+        elif name.startswith("cornet.blocks."):
+            if ".to_labels." in name:
+                dimensions[name] = 0
+            elif name.endswith(".to_context.weight"):  # (R, L)
+                dimensions[name] = 1
+    return dimensions
+
+
+@torch.no_grad()
+def shard_labels(model: nn.Module, group: dist.ProcessGroup | None = None) -> LabelShard:
+    """Leave of a model's label matrices only the rows of this process's labels, in place; all else stays in every process.
+
+    The rows are those of the group's first process, so that the model need not be the same in all of them. From here on the model
+    takes and returns each process's own documents as before, but the loss is that of all processes' documents, and the gradients
+    of all parameters are those for it once DistributedDataParallel has averaged what is not sharded; it is told to leave the
+    shards alone. Make optimizers afterwards. `load_state_dict` takes the weights of a whole model as well as those of the part.
+
+    Args:
+        model: A whole `XMTCPreTrainedModel`.
+        group: Processes to spread the labels over, by default all. DistributedDataParallel must work on the same ones.
+
+    Returns:
+        This process's part.
+
+    Raises:
+        ValueError: If the model is sharded already, or has fewer labels than there are processes.
+    """
+    head = model.label_head
+    if head.shard is not None:
+        raise ValueError(
+            f"The model's labels are spread over {head.shard.world_size} processes already. Open or build the whole model again "
+            "to spread it anew."
+        )
+    shard, names = LabelShard(head.num_labels, group), label_dimensions(model)
+    for name, dim in names.items():
+        owner, _, attribute = name.rpartition(".")
+        tensor = getattr(model.get_submodule(owner), attribute)
+        whole = tensor.data.contiguous().to(_device_of(group, tensor))
+        dist.broadcast(whole, group=group, group_src=0)
+        tensor.data = shard.own(whole, dim).clone(memory_format=torch.contiguous_format).to(tensor.device)
+        tensor.grad = None
+    # The way that torch's own sharded embeddings take; it has no public one.
+    nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, list(names))
+    model.register_load_state_dict_pre_hook(_take_own_part)
+    head.shard = shard
+    return shard
+
+
+def _take_own_part(model: nn.Module, state: dict[str, Tensor], prefix: str, *_) -> None:
+    """Let `load_state_dict` of a sharded model read the weights of a whole one too."""
+    shard = model.label_head.shard
+    for name, dim in label_dimensions(model).items():
+        tensor = state.get(prefix + name)
+        if tensor is not None and tensor.shape[dim] == shard.num_labels:
+            state[prefix + name] = shard.own(tensor, dim)
+
+
+def _device_of(group: dist.ProcessGroup | None, tensor: Tensor) -> torch.device:
+    # NCCL knows no tensors outside of GPUs.
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else tensor.device
+
+
+@torch.no_grad()
+def full_state_dict(model: nn.Module, to_rank: int | None = None) -> dict[str, Tensor] | None:
+    """The state dict of the whole model, on the CPU; call it in all processes.
+
+    Args:
+        model: A model, sharded or not.
+        to_rank: The process of the group that gets it (None is returned in the others), by default all.
+    """
+    shard, state = model.label_head.shard, model.state_dict()
+    dimensions = label_dimensions(model) if shard is not None else {}
+    wanted = shard is None or to_rank in (None, shard.rank)
+    for name, tensor in state.items():
+        if name in dimensions:
+            dim = dimensions[name]
+            rows = tensor.movedim(dim, 0).reshape(shard.stop - shard.start, -1)
+            parts = shard.gather(rows, [(size, rows.shape[1]) for size in shard.sizes], to_rank)
+            if wanted:
+                rest = [*tensor.shape[:dim], *tensor.shape[dim + 1 :]]
+                tensor = torch.cat(parts).reshape(shard.num_labels, *rest).movedim(0, dim).contiguous()
+        state[name] = tensor.cpu() if wanted else None
+    return state if wanted else None

@@ -1,0 +1,84 @@
+"""The best labels of each document, without the logits of all."""
+
+import torch
+from torch import Tensor
+
+from .label_scorer import LabelScorer
+
+__all__ = ["block_topk", "exact_topk"]
+
+
+def exact_topk(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k best labels of each document, equal logits going to the lower id.
+
+    `torch.topk` leaves open which of several equal values it returns; rows with a tie at the k-th value are sorted instead.
+
+    Args:
+        logits: (B, L).
+        k: Labels per document; all of them where k exceeds L.
+
+    Returns:
+        Logits and label ids, (B, min(k, L)), best first.
+
+    Raises:
+        ValueError: If k is less than 1.
+    """
+    if k < 1:
+        raise ValueError(f"top_k={k}, but it must be at least 1. Leave it out for the logits of all labels.")
+    k = min(k, logits.shape[1])
+    values, ids = logits.topk(k, dim=1)
+    ids, by_id = ids.sort(dim=1)
+    values, by_value = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)
+    ids = ids.gather(1, by_value)
+    last = values[:, -1:]
+    tied = (logits == last).sum(dim=1) > (values == last).sum(dim=1)
+    if bool(tied.any()):
+        full = logits[tied].sort(dim=1, descending=True, stable=True)
+        values, ids = values.clone(), ids.clone()
+        values[tied], ids[tied] = full.values[:, :k], full.indices[:, :k]
+    return values, ids
+
+
+def block_topk(scorer: LabelScorer, k: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The same over blocks of labels, and the summed loss where the scorer has positives, from one pass.
+
+    Of a block only those documents are looked at whose best logit there exceeds the k-th best that they have so far; after the
+    first few blocks these are few.
+
+    Args:
+        scorer: Logits of the batch, its contexts read.
+        k: Labels per document; all of them where k exceeds L.
+
+    Returns:
+        Logits and label ids, (B, min(k, L)), best first, equal logits going to the lower id; the loss or None.
+    """
+    if k < 1:
+        raise ValueError(f"top_k={k}, but it must be at least 1. Leave it out for the logits of all labels.")
+    values = ids = loss = None
+    for start, stop in scorer.blocks():
+        logits = scorer.stages(start, stop, len(scorer.cornet))[-1]  # (n, B)
+        scorer.forget(start)
+        if scorer.positives is not None:
+            found_loss = scorer.loss.value(logits, scorer.positives.within(start))
+            loss = found_loss if loss is None else loss + found_loss
+        if values is None:
+            values, ids = exact_topk(logits.t(), k)
+            continue
+        if values.shape[1] < k:
+            documents = torch.arange(len(values), device=values.device)
+        else:
+            # An equal logit of a later block has a higher id and stays out.
+            documents = (logits.amax(dim=0) > values[:, -1]).nonzero()[:, 0]
+        if not len(documents):
+            continue
+        found, places = exact_topk(logits[:, documents].t(), k)
+        # Earlier blocks hold lower ids, so a tie by position is a tie by id.
+        merged, order = exact_topk(torch.cat([values[documents], found], dim=1), k)
+        merged_ids = torch.cat([ids[documents], places + start], dim=1).gather(1, order)
+        if merged.shape[1] == values.shape[1]:
+            values[documents], ids[documents] = merged, merged_ids
+        else:
+            values, ids = merged, merged_ids
+    if loss is not None:
+        scorer.reduce(loss)
+    return values, ids, loss

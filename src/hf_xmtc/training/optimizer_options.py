@@ -1,0 +1,282 @@
+"""From training arguments to an optimizer: label matrices, word embeddings and the rest, each with its own rule."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+from transformers import Trainer
+from transformers.utils import logging
+
+from hf_xmtc.models.label_scorer import LabelMatrix, RowUpdate
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+
+from .arguments import SGD_LEARNING_RATE, XMTCTrainingArguments
+from .label_updates import AdamUpdate, GatheredUpdate, LabelUpdate, RowwiseUpdate, SGDUpdate
+from .optimizers import CompositeOptimizer, InBackwardOptimizer, LazyAdam, RowwiseAdam
+
+__all__ = [
+    "build_optimizer",
+    "label_learning_rate",
+    "prepared_for_training",
+    "refuse_other_optimizer",
+    "refuse_unusable_options",
+    "sparse_embedding",
+    "trained_label_matrices",
+]
+
+logger = logging.get_logger(__name__)
+
+RULES = {"sgd_in_backward": SGDUpdate, "rowwise_in_backward": RowwiseUpdate, "adam_in_backward": AdamUpdate}
+
+
+def label_learning_rate(args: XMTCTrainingArguments) -> float:
+    """The initial learning rate of the label matrices."""
+    if args.label_learning_rate is not None:
+        return args.label_learning_rate
+    return SGD_LEARNING_RATE if args.label_optimizer == "sgd_in_backward" else args.learning_rate
+
+
+def trained_label_matrices(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) -> dict[str, LabelMatrix]:
+    """The label matrices that ``label_optimizer`` trains: none for ``adamw``, and none that is frozen.
+
+    Raises:
+        ValueError: If of a matrix only the weights or only the biases are frozen.
+    """
+    if args.label_optimizer == "adamw":
+        return {}
+    chosen = {}
+    for name, matrix in model.label_matrices().items():
+        trained = [parameter.requires_grad for parameter in matrix.parameters]
+        if any(trained) and not all(trained):
+            raise ValueError(
+                f"Of {name} only a part is frozen (requires_grad of weight and bias: {trained}), but label_optimizer="
+                f"{args.label_optimizer!r} trains rows and biases together. Freeze both or neither, or use label_optimizer='adamw'."
+            )
+        if all(trained):
+            chosen[name] = matrix
+    return chosen
+
+
+def build_optimizer(
+    model: XMTCPreTrainedModel, args: XMTCTrainingArguments, optimizer_class: type[Optimizer], settings: dict[str, Any]
+) -> tuple[Optimizer, dict[str, RowUpdate] | None]:
+    """Make the optimizer that the arguments ask for.
+
+    Args:
+        model: The model; its `parameter_groups` decide which weights decay.
+        args: ``label_optimizer``, ``label_learning_rate``, ``sparse_embeddings`` and the settings of AdamW.
+        optimizer_class: Optimizer of everything else.
+        settings: Its keyword arguments.
+
+    Returns:
+        The optimizer, and for in-backward updates what `XMTCPreTrainedModel.update_labels_in_backward` is to be given.
+    """
+    matrices = trained_label_matrices(model, args)
+    groups = model.parameter_groups(args.learning_rate, args.weight_decay)
+    embedding = sparse_embedding(model, args)
+    elsewhere = {id(parameter) for matrix in matrices.values() for parameter in matrix.parameters}
+    if embedding is not None:
+        elsewhere.add(id(embedding.weight))
+    groups = [{**group, "params": [p for p in group["params"] if id(p) not in elsewhere]} for group in groups]
+    if args.label_optimizer == "adamw" and args.label_learning_rate is not None:
+        groups = _with_label_rate(groups, model, args.label_learning_rate)
+    groups = [group for group in groups if group["params"]]
+    if not elsewhere:
+        return optimizer_class(groups, **settings), None
+
+    parts: dict[str, Optimizer] = {"rest": optimizer_class(groups, **settings)} if groups else {}
+    if embedding is not None:
+        betas = (args.adam_beta1, args.adam_beta2)
+        # Embedding tables do not decay (`parameter_groups`).
+        parts["embeddings"] = LazyAdam(
+            [{"params": [embedding.weight], "lr": args.learning_rate}], betas=betas, eps=args.adam_epsilon
+        )
+    updates = None
+    if args.updates_in_backward:
+        updates = _make_updates(model, args, matrices)
+        parts["labels"] = InBackwardOptimizer(updates)
+        if args.world_size > 1 and model.label_head.shard is None:
+            updates = {name: GatheredUpdate(update) for name, update in updates.items()}
+    elif matrices:
+        parts["labels"] = RowwiseAdam(
+            matrices,
+            lr=label_learning_rate(args),
+            beta2=args.adam_beta2,
+            eps=args.adam_epsilon,
+            weight_decay=args.weight_decay,
+            gradient_factor=_gradient_factor(model),
+        )
+    return CompositeOptimizer(parts), updates
+
+
+def _with_label_rate(groups: list[dict], model: XMTCPreTrainedModel, rate: float) -> list[dict]:
+    labels = {id(parameter) for matrix in model.label_matrices().values() for parameter in matrix.parameters}
+    split = []
+    for group in groups:
+        split.append({**group, "params": [p for p in group["params"] if id(p) not in labels]})
+        split.append({**group, "params": [p for p in group["params"] if id(p) in labels], "lr": rate})
+    return split
+
+
+def _gradient_factor(model: XMTCPreTrainedModel) -> float:
+    return float(model.config.num_labels) if model.config.loss_reduction == "mean" else 1.0
+
+
+def _make_updates(
+    model: XMTCPreTrainedModel, args: XMTCTrainingArguments, matrices: dict[str, LabelMatrix]
+) -> dict[str, LabelUpdate]:
+    settings = {
+        "sgd_in_backward": {},
+        "rowwise_in_backward": {"beta2": args.adam_beta2, "eps": args.adam_epsilon},
+        "adam_in_backward": {"betas": (args.adam_beta1, args.adam_beta2), "eps": args.adam_epsilon},
+    }[args.label_optimizer]
+    updates = {}
+    for name, matrix in matrices.items():
+        group = {
+            "params": list(matrix.parameters),
+            "lr": label_learning_rate(args),
+            "weight_decay": args.weight_decay,
+            **settings,
+        }
+        updates[name] = RULES[args.label_optimizer](
+            lambda name=name: model.label_matrices()[name], group, _gradient_factor(model)
+        )
+    return updates
+
+
+def sparse_embedding(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) -> nn.Embedding | None:
+    """The word embedding, if it is to have sparse gradients and is not frozen.
+
+    Raises:
+        ValueError: If it cannot have them.
+    """
+    if not args.sparse_embeddings:
+        return None
+    embedding = model.get_input_embeddings()
+    if not isinstance(embedding, nn.Embedding) or embedding.max_norm is not None or embedding.scale_grad_by_freq:
+        raise ValueError(
+            f"sparse_embeddings=True, but the model's word embedding is {embedding}, and only a plain nn.Embedding can have sparse "
+            "gradients. Leave sparse_embeddings out."
+        )
+    named = model.named_parameters(remove_duplicate=False)
+    sharing = [name for name, parameter in named if parameter is embedding.weight]
+    if len(sharing) > 1:
+        raise ValueError(
+            f"sparse_embeddings=True, but {' and '.join(sharing)} are one tensor, and the gradient of the second use is dense. "
+            "Set tie_word_embeddings=False, or leave sparse_embeddings out."
+        )
+    if dist.is_initialized() and args.world_size > 1 and dist.get_backend() == "nccl":
+        raise ValueError(
+            f"sparse_embeddings=True with {args.world_size} processes on GPUs: NCCL cannot exchange sparse gradients. Leave "
+            "sparse_embeddings out, or train in one process."
+        )
+    return embedding if embedding.weight.requires_grad else None
+
+
+def refuse_unusable_options(trainer: Trainer) -> None:
+    """Refuse what the arguments alone do not show: what an environment or accelerate's own configuration has asked for.
+
+    Raises:
+        ValueError: If options and engine do not go together.
+    """
+    args, accelerator = trainer.args, trainer.accelerator
+    options = {
+        f"label_optimizer={args.label_optimizer!r}": args.updates_in_backward,
+        "sparse_embeddings=True": args.sparse_embeddings,
+        "shard_labels=True": args.shard_labels,
+    }
+    chosen = next((option for option, is_used in options.items() if is_used), None)
+    if chosen is None:
+        return
+    for engine, is_used in (("FSDP", trainer.is_fsdp_enabled), ("DeepSpeed", trainer.is_deepspeed_enabled)):
+        if is_used:
+            raise ValueError(
+                f"{chosen}, but accelerate was started with {engine}, which shards the weights and updates them itself. Start it "
+                "without, or leave the option out."
+            )
+    if args.n_gpu > 1:
+        raise ValueError(
+            f"{chosen} in one process with {args.n_gpu} GPUs, where torch.nn.DataParallel copies the model in every step. Start one "
+            f"process per GPU (torchrun --nproc_per_node {args.n_gpu} …), or set CUDA_VISIBLE_DEVICES to one GPU."
+        )
+    if (args.updates_in_backward or args.shard_labels) and accelerator.mixed_precision == "fp16":
+        instead = ", or use label_optimizer='rowwise'" if args.updates_in_backward else ""
+        raise ValueError(
+            f"{chosen}, but accelerate was started with mixed_precision=fp16, which scales the loss and leaves out steps that "
+            f"overflow. Start it with bf16{instead}."
+        )
+
+
+def refuse_other_optimizer(arguments_file: str, args: XMTCTrainingArguments) -> None:
+    """Refuse to resume from a checkpoint whose optimizer state is that of other options.
+
+    Raises:
+        ValueError: If ``label_optimizer``, ``sparse_embeddings`` or ``shard_labels`` in the checkpoint's arguments differ from ``args``.
+    """
+    if not os.path.exists(arguments_file):
+        return
+    with open(arguments_file, encoding="utf-8") as file:
+        saved = json.load(file)
+    for name, default in (("label_optimizer", "adamw"), ("sparse_embeddings", False), ("shard_labels", False)):
+        before, now = saved.get(name, default), getattr(args, name)
+        if before != now:
+            raise ValueError(
+                f"The checkpoint was trained with {name}={before!r}, but this run has {name}={now!r}, and the optimizer's state "
+                f"differs. Resume with {name}={before!r}, or start in a new output folder."
+            )
+
+
+@contextlib.contextmanager
+def prepared_for_training(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) -> Iterator[None]:
+    """Within this context gradients are as the arguments want them; afterwards the model is an ordinary one again.
+
+    The embedding gives sparse gradients; label matrices that are updated in the backward pass are left out by
+    DistributedDataParallel and equal in all processes; and after it no update is attached.
+    """
+    matrices = trained_label_matrices(model, args) if args.updates_in_backward else {}
+    embedding = sparse_embedding(model, args)
+    if embedding is not None:
+        was_sparse, embedding.sparse = embedding.sparse, True
+    replicated = bool(matrices) and args.world_size > 1 and model.label_head.shard is None
+    if replicated:
+        _leave_out_of_ddp(model, matrices)
+    if matrices and (args.max_grad_norm or 0) > 0 and args.should_log:
+        clipping = (
+            "adaptive_gradient_clipping=True" if args.adaptive_gradient_clipping else f"max_grad_norm={args.max_grad_norm}"
+        )
+        logger.warning(
+            f"Gradient clipping ({clipping}) and the logged gradient norm leave the label matrices out: with "
+            f"label_optimizer={args.label_optimizer!r} their gradients are never stored."
+        )
+    try:
+        yield
+    finally:
+        model.update_labels_in_backward(None)
+        if embedding is not None:
+            embedding.sparse = was_sparse
+        if replicated:
+            _take_into_ddp(model, matrices)
+
+
+def _leave_out_of_ddp(model: XMTCPreTrainedModel, matrices: dict[str, LabelMatrix]) -> None:
+    parameters = {id(parameter) for matrix in matrices.values() for parameter in matrix.parameters}
+    names = [name for name, parameter in model.named_parameters() if id(parameter) in parameters]
+    # The way that torch's own sharded embeddings take; it has no public one.
+    nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)
+    with torch.no_grad():
+        for matrix in matrices.values():
+            for parameter in matrix.parameters:
+                dist.broadcast(parameter.data, src=0)  # as DistributedDataParallel does with the others
+
+
+def _take_into_ddp(model: XMTCPreTrainedModel, matrices: dict[str, LabelMatrix]) -> None:
+    del model._ddp_params_and_buffers_to_ignore
+    for matrix in matrices.values():
+        for parameter in matrix.parameters:
+            del parameter._ddp_ignored

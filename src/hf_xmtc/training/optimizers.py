@@ -1,0 +1,227 @@
+"""Optimizers that torch does not have: several as one, the row-wise rule, lazy Adam, and the face of in-backward updates."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer, SparseAdam
+
+from hf_xmtc.models.label_scorer import LabelMatrix
+
+from .label_updates import LabelUpdate, rowwise_step
+
+__all__ = ["CompositeOptimizer", "InBackwardOptimizer", "LazyAdam", "RowwiseAdam"]
+
+
+class CompositeOptimizer(Optimizer):
+    """Several optimizers, each with its own parameters, seen as one by Trainer, accelerate and learning rate schedulers.
+
+    Its ``param_groups`` are those of its parts, the very same dicts, in the order of the parts.
+
+    Args:
+        parts: The optimizers by name; a checkpoint keeps each one's state under its name.
+    """
+
+    def __init__(self, parts: dict[str, Optimizer]):
+        self.parts = parts
+        super().__init__(self._groups(), {})
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for part in self.parts.values() for group in part.param_groups]
+
+    @property
+    def state(self) -> dict[Tensor, Any]:
+        """State of all parts by parameter; to be read, not to be changed."""
+        return {parameter: state for part in self.parts.values() for parameter, state in part.state.items()}
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        pass  # torch's constructor sets an empty one; the parts have their own
+
+    def step(self, closure: Any = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part in self.parts.values():
+            part.step()
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for part in self.parts.values():
+            part.zero_grad(set_to_none=set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"parts": {name: part.state_dict() for name, part in self.parts.items()}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state of all parts.
+
+        Raises:
+            ValueError: If the state was made by other optimizers.
+        """
+        saved = state_dict.get("parts", {})
+        if saved.keys() != self.parts.keys():
+            found = ", ".join(saved) or "a single optimizer"
+            raise ValueError(
+                f"The saved optimizer state is that of {found}, but this run trains with {', '.join(self.parts)}. Resume with the "
+                "label_optimizer and sparse_embeddings of the first run, or start in a new output folder."
+            )
+        for name, part in self.parts.items():
+            part.load_state_dict(saved[name])
+        self.param_groups = self._groups()  # torch's optimizers make new dicts when they load
+
+
+class InBackwardOptimizer(Optimizer):
+    """What Trainer and schedulers see of updates that happen in the backward pass: groups and state, but no step.
+
+    Args:
+        updates: The rules by the name of their matrix; each one's group becomes a parameter group.
+    """
+
+    def __init__(self, updates: dict[str, LabelUpdate]):
+        self.updates = updates
+        super().__init__([update.group for update in updates.values()], {})
+        for update in updates.values():
+            self.state[update.group["params"][0]] = update.state
+
+    def step(self, closure: Any = None) -> Any:
+        """Nothing is left to do: the backward pass has changed the weights."""
+        return closure() if closure is not None else None
+
+    def state_dict(self) -> dict[str, Any]:
+        groups = {name: dict(update.group) for name, update in self.updates.items()}
+        for group in groups.values():
+            del group["params"]
+        return {"groups": groups, "state": {name: dict(update.state) for name, update in self.updates.items()}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore rates and state, in the dicts that rules and schedulers hold.
+
+        Raises:
+            ValueError: If the state is that of other matrices.
+        """
+        saved = state_dict.get("state", {})
+        if saved.keys() != self.updates.keys():
+            raise ValueError(
+                f"The saved state is that of the label matrices {', '.join(saved) or 'none'}, but the model has "
+                f"{', '.join(self.updates)}. Was cornet_num_blocks changed? Start in a new output folder."
+            )
+        for name, update in self.updates.items():
+            update.group.update(state_dict["groups"][name])
+            device = update.group["params"][0].device
+            update.state.clear()
+            for key, value in saved[name].items():
+                update.state[key] = value.to(device) if isinstance(value, Tensor) else value
+
+
+class RowwiseAdam(Optimizer):
+    """The rule of `RowwiseUpdate` on stored gradients: for gradient accumulation, clipping, and fp16's scaled losses.
+
+    Args:
+        matrices: The label matrices; of a transposed one, CorNet's ``to_context``, every column of the parameter is a label.
+        lr: Learning rate.
+        beta2: Decay of the running average.
+        eps: Added to its root.
+        weight_decay: Decoupled; not applied to biases.
+        gradient_factor: As for `LabelUpdate`.
+    """
+
+    def __init__(
+        self,
+        matrices: dict[str, LabelMatrix],
+        lr: float,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        gradient_factor: float = 1.0,
+    ):
+        groups = [{"params": list(matrix.parameters), "by_column": _is_turned(matrix)} for matrix in matrices.values()]
+        self.gradient_factor = gradient_factor
+        super().__init__(groups, {"lr": lr, "beta2": beta2, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            if group["params"][0].grad is not None:
+                self._step_matrix(group)
+        return loss
+
+    def _step_matrix(self, group: dict[str, Any]) -> None:
+        weight, *bias = group["params"]
+        rows, gradient = (weight.t(), weight.grad.t()) if group["by_column"] else (weight, weight.grad)  # (L, d)
+        state = self.state[weight]
+        if not state:
+            state["step"] = 0
+            state["exp_avg_sq"] = torch.zeros(
+                len(rows), dtype=torch.promote_types(rows.dtype, torch.float32), device=rows.device
+            )
+        state["step"] += 1
+        offset, its_gradient = (bias[0], bias[0].grad) if bias else (None, None)
+        rowwise_step(rows, offset, gradient, its_gradient, state["exp_avg_sq"], state["step"], group, self.gradient_factor)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            # torch gives state the type of its weights, which may be too narrow for it.
+            weight, saved = group["params"][0], state_dict["state"].get(self._position(group["params"][0]))
+            if saved is not None:
+                self.state[weight]["exp_avg_sq"] = saved["exp_avg_sq"].to(weight.device)
+
+    def _position(self, parameter: nn.Parameter) -> int:
+        parameters = [id(other) for group in self.param_groups for other in group["params"]]
+        return parameters.index(id(parameter))
+
+
+def _is_turned(matrix: LabelMatrix) -> bool:
+    rows, weight = matrix.rows, matrix.parameters[0]
+    return (rows.shape, rows.stride()) != (weight.shape, weight.stride())
+
+
+class LazyAdam(SparseAdam):
+    """Adam for embedding tables with sparse gradients: rows that no document of the batch uses stay as they are.
+
+    As `torch.optim.SparseAdam`, whose formula is that of AttentionXML's authors, with their decoupled weight decay of the rows
+    in the batch, after the step. Both rows and moments rest while a token is absent; in Adam they would go on moving.
+
+    Args:
+        params: Parameters or groups.
+        lr: Learning rate.
+        betas: Decay of the two moments.
+        eps: Added to the root of the second moment before its bias correction, so that it counts for more in early steps.
+        weight_decay: Decoupled weight decay.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__(params, lr=lr, betas=betas, eps=eps)
+        for group in self.param_groups:
+            group.setdefault("weight_decay", weight_decay)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad = parameter.grad.coalesce()
+        super().step()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if group["weight_decay"] and parameter.grad is not None:
+                    rows = parameter.grad.indices()[0]
+                    parameter.index_copy_(0, rows, parameter[rows] * (1.0 - group["lr"] * group["weight_decay"]))
+        return loss

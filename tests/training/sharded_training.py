@@ -1,0 +1,127 @@
+"""Training runs with the labels spread over two processes; run under torchrun by `test_label_sharding.py`.
+
+Every case writes its model into ``<folder>/<name>``, and what each process has seen into ``<folder>/<name>/<rank>.pt``.
+"""
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
+from hf_xmtc.data import label_info_of, load_xmtc_dataset
+from hf_xmtc.models.label_shard import full_state_dict
+from hf_xmtc.tokenization import train_word_tokenizer
+
+# A large epsilon, because Adam makes steps of full size of gradients that are rounding alone.
+ADAMW = {"optim": "adamw_torch", "learning_rate": 0.01, "adam_epsilon": 1e-3}
+# Name → model settings, training arguments. Epochs of six steps.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "clipped": ({}, {"max_grad_norm": 0.02}),
+    "adaptively clipped": ({"cornet_num_blocks": 0}, {"adaptive_gradient_clipping": True}),
+    "propensity, averaged": ({"label_loss": "propensity_bce"}, {"averaging_start_epoch": 0, "load_best_model_at_end": True}),
+    "accumulated": ({}, {"gradient_accumulation_steps": 2}),
+    "adamw": ({"loss_reduction": "sum_labels"}, {**ADAMW, "sparse_embeddings": True, "max_grad_norm": 0.5}),
+    "rowwise": ({"loss_reduction": "sum_labels"}, {**ADAMW, "label_optimizer": "rowwise", "weight_decay": 0.1}),
+    "sgd_in_backward": ({}, {**ADAMW, "label_optimizer": "sgd_in_backward"}),
+    "rowwise_in_backward": ({}, {**ADAMW, "label_optimizer": "rowwise_in_backward"}),
+    "adam_in_backward": ({"loss_reduction": "sum_labels"}, {**ADAMW, "label_optimizer": "adam_in_backward"}),
+}
+SIZES = {
+    "num_cls_tokens": 2,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 16,
+    "cornet_context_size": 4,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "classifier_dropout": 0.0,
+}
+
+
+class Interrupted(Exception):
+    pass
+
+
+class InterruptAt(TrainerCallback):
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            raise Interrupted
+
+
+def read(folder: Path):
+    """The corpus in ``<folder>/data`` and its tokenizer."""
+    data = load_xmtc_dataset(folder / "data", cache_dir=folder / "cache")
+    return data, train_word_tokenizer(data["train"]["text"], num_cls_tokens=2, max_length=16, min_document_frequency=1)
+
+
+def make_trainer(output: Path, data, tokenizer, model_settings: dict, callbacks: tuple = (), **settings) -> XMTCTrainer:
+    torch.manual_seed(0)
+    config = BertXMLConfig(vocab_size=len(tokenizer), label_names=label_info_of(data).names, **{**SIZES, **model_settings})
+    chosen = {
+        "optim": "sgd",
+        "learning_rate": 0.5,
+        "num_train_epochs": 2,
+        "per_device_eval_batch_size": 3,
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "logging_steps": 1,
+        "save_total_limit": None,
+        "load_best_model_at_end": False,
+        **settings,
+    }
+    return XMTCTrainer(
+        BertXMLForXMTC(config),
+        XMTCTrainingArguments(output_dir=str(output), **chosen),
+        train_dataset=data["train"],
+        eval_dataset=data["validation"],
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+    )
+
+
+def observe(trainer: XMTCTrainer, data) -> dict:
+    """What two processes and one must agree on."""
+    output = trainer.predict(data["test"])
+    norms = [entry["grad_norm"] for entry in trainer.state.log_history if "grad_norm" in entry]
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    metrics = {name: value for name, value in output.metrics.items() if "@" in name}
+    scores, labels = (torch.from_numpy(array) for array in output.predictions)
+    return {"norms": norms, "losses": losses, "metrics": metrics, "scores": scores, "labels": labels}
+
+
+def main(folder: Path) -> None:
+    data, tokenizer = read(folder)
+    for name, (model_settings, settings) in CASES.items():
+        output = folder / name
+        settings = {"per_device_train_batch_size": 2, "shard_labels": True, **settings}
+        trainer = make_trainer(output, data, tokenizer, model_settings, **settings)
+        trainer.train()
+        trainer.save_model()
+        torch.save(observe(trainer, data), output / f"{trainer.args.process_index}.pt")
+        if settings.get("label_optimizer", "").endswith("_in_backward") or name in ("adamw", "propensity, averaged"):
+            resume(folder / f"{name}, resumed", trainer, data, tokenizer, model_settings, settings)
+
+
+def resume(output: Path, whole: XMTCTrainer, data, tokenizer, model_settings: dict, settings: dict) -> None:
+    """Train the same in two parts, and compare."""
+    parts = make_trainer(output, data, tokenizer, model_settings, (InterruptAt(8),), **settings)
+    with contextlib.suppress(Interrupted):
+        parts.train()
+    resumed = make_trainer(output, data, tokenizer, model_settings, **settings)
+    resumed.train(resume_from_checkpoint=True)
+    weights, expected = full_state_dict(resumed.model), full_state_dict(whole.model)
+    differences = {name: (weights[name] - expected[name]).abs().max().item() for name in expected}
+    torch.save(differences, output / f"{whole.args.process_index}.pt")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

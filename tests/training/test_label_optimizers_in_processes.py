@@ -1,0 +1,38 @@
+"""Two processes with half a batch each train what one process trains with the whole batch, and stay equal to each other."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+SCRIPT = str(Path(__file__).parent / "train_joined.py")
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """What one process with batches of 4 has left, and what two with batches of 2 have."""
+    made = []
+    for name, launcher, batch_size in (("alone", [], "4"), ("joined", TORCHRUN, "2")):
+        made.append(tmp_path_factory.mktemp(name))
+        command = [sys.executable, *launcher, SCRIPT, str(made[-1]), batch_size]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+    return made
+
+
+@pytest.mark.parametrize("name", ["sgd_in_backward", "rowwise_in_backward", "adam_in_backward", "rowwise"])
+def test_two_processes_train_the_model_that_one_trains(folders, name):
+    alone, joined = folders
+    expected = load_file(alone / f"{name}.0.safetensors")
+    first, second = (load_file(joined / f"{name}.{rank}.safetensors") for rank in (0, 1))
+    assert all(bool((first[key] == second[key]).all()) for key in expected)
+    assert max((first[key] - expected[key]).abs().max().item() for key in expected) < 1e-5
+
+
+def test_unequal_batches_are_refused_in_every_process(folders):
+    for rank in (0, 1):
+        message = (folders[1] / f"unequal.{rank}.txt").read_text()
+        assert "The processes have 2, 1 documents in this step" in message and "dataloader_drop_last=True" in message
