@@ -22,7 +22,7 @@ from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.models.configuration_bertxml import BertXMLConfig
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.label_products import add_outer_product, product, transposed_product
-from hf_xmtc.models.label_scorer import BLOCK_NUMBERS
+from hf_xmtc.models.label_scorer import suitable_block_size
 from hf_xmtc.models.modeling_bertxml import BertXMLForXMTC
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.models.pipeline_xmtc import XMTCPipeline
@@ -323,8 +323,7 @@ def _measure_machine(case: Case, effort: Effort, device: torch.device) -> dict[s
     The head's are those of one block of n labels as the head would take it: logits, gradient of the features and update.
     """
     width, documents = case.width, case.batch_size
-    numbers = BLOCK_NUMBERS["cpu" if device.type == "cpu" else "other"]
-    labels = min(max(64, numbers // width // 64 * 64), case.num_labels)
+    labels = min(suitable_block_size(width, device.type), case.num_labels)
     square = torch.randn(1024, 1024, device=device)
     weight = torch.randn(labels, width, device=device)
     features = torch.randn(documents, width, device=device)

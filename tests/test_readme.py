@@ -50,7 +50,15 @@ def run(tmp_path, monkeypatch):
 
 
 def test_every_python_example_is_run_by_one_of_these_tests():
-    assert len(blocks_of("python")) == README.count("```python") == 3
+    assert len(blocks_of("python")) == README.count("```python") == 4
+
+
+def test_the_label_head_example_gives_gradients_and_the_best_labels(run):
+    names = run(
+        with_changes(block_with("LabelHead"), {"num_labels=100_000": "num_labels=1_000", "randint(100_000": "randint(1_000"})
+    )
+    assert names["hidden"].grad.abs().sum() > 0 and names["head"].output.weight.grad.shape == (1_000, 512)
+    assert names["scores"].shape == names["label_ids"].shape == (32, 10)
 
 
 def test_the_pipeline_example_gives_what_it_shows(run, tiny_model_folder):

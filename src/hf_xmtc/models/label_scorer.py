@@ -15,7 +15,7 @@ from .label_losses import LabelLoss, sum_type
 from .label_positives import BatchPositives
 from .label_products import product, transposed_product
 
-__all__ = ["LabelMatrix", "LabelScorer", "LinearHead", "RowUpdate", "ScorerSettings"]
+__all__ = ["LabelMatrix", "LabelScorer", "LinearHead", "RowUpdate", "ScorerSettings", "suitable_block_size"]
 
 # Numbers in the weights of a block of labels where no block size is given: those of 4,096 labels of width 512. On a CPU they stay
 # in the cache from one product to the next; a GPU wants more work at once.
@@ -110,7 +110,7 @@ class LabelScorer:
         width = max(
             [weight.shape[1] if head is not None else self.num_documents] + [len(block.to_context) for block in cornet]
         )
-        self.block_size = settings.block_size or _block_size(width, weight.device)
+        self.block_size = settings.block_size or suitable_block_size(width, weight.device.type)
         self.starts = [*range(0, self.num_labels, self.block_size), self.num_labels]
         self.positives = BatchPositives(positives, self.starts, label_weights) if positives is not None else None
         self.loss_scale: Tensor | float = 1.0  # gradient of what is differentiated with respect to the summed loss
@@ -221,6 +221,12 @@ class LabelScorer:
             self.settings.reduce(tensor)
 
 
-def _block_size(width: int, device: torch.device) -> int:
-    numbers = BLOCK_NUMBERS["cpu" if device.type == "cpu" else "other"]
+def suitable_block_size(width: int, device_type: str) -> int:
+    """Labels scored at a time where no block size is given.
+
+    Args:
+        width: Largest width of a label's row, in head or CorNet.
+        device_type: ``cpu``, ``cuda`` …
+    """
+    numbers = BLOCK_NUMBERS["cpu" if device_type == "cpu" else "other"]
     return max(64, numbers // width // 64 * 64)

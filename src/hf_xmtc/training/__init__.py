@@ -1,6 +1,6 @@
 """Training: arguments, trainer, weight averaging, clipping, length-bucketed batches, memory estimates and plots."""
 
-from .arguments import XMTCTrainingArguments
+from .arguments import XMTCTrainingArguments, public_arguments
 from .gradient_clipping import AdaptiveGradientClipping
 from .initialization import initialize_label_bias, initialize_label_weights
 from .label_updates import AdamUpdate, RowwiseUpdate, SGDUpdate
@@ -8,7 +8,7 @@ from .length_bucketing import LengthBucketedSampler
 from .memory import MemoryEstimate, estimate_memory
 from .optimizers import CompositeOptimizer, LazyAdam, RowwiseAdam
 from .plots import plot_training_curve
-from .trainer import XMTCTrainer, public_arguments
+from .trainer import XMTCTrainer
 from .weight_averaging import WeightAveraging
 
 __all__ = [

@@ -1,5 +1,6 @@
 """`XMTCTrainingArguments`: transformers' training arguments with this field's defaults and a few of its own."""
 
+import os
 from dataclasses import dataclass, field
 
 import torch
@@ -206,3 +207,14 @@ class XMTCTrainingArguments(TrainingArguments):
                 "shard_labels=True with even_batches=False: every process scores the documents of all, so all need as many batches. "
                 "Leave even_batches at True."
             )
+
+
+def public_arguments(args: XMTCTrainingArguments) -> dict:
+    """The training arguments as plain JSON values, without tokens and without paths of this machine."""
+    hidden = {"output_dir", "hub_token", "push_to_hub_token", "resume_from_checkpoint", "logging_dir", "run_name"}
+    plain = (str, int, float, bool, type(None), list, dict)
+    return {
+        key: os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
+        for key, value in args.to_dict().items()
+        if key not in hidden and isinstance(value, plain)
+    }

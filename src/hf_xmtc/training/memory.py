@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig
 
-from hf_xmtc.models.label_scorer import BLOCK_NUMBERS
+from hf_xmtc.models.label_scorer import suitable_block_size
 from hf_xmtc.models.label_shard import label_dimensions
 
 from .arguments import XMTCTrainingArguments
@@ -245,8 +245,7 @@ def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int,
     stages = config.cornet_num_blocks + 1
     kept = min(config.label_memory_mib * MIB, 4 * stages * documents * num_labels)
     width = max([head.output.in_features] + ([config.cornet_context_size] if model.cornet is not None else []))
-    numbers = BLOCK_NUMBERS["cpu" if args.device.type == "cpu" else "other"]
-    block = min(head.block_size or max(64, numbers // width), num_labels)
+    block = min(head.block_size or suitable_block_size(width, args.device.type), num_labels)
     # The logits of each stage, their gradients, and what the loss and its derivative need beside them.
     work = 4 * block * documents * (2 * stages + 3 if gradients else stages + 2)
     # Adam forms the gradient of a block of weights and the root of its second moment, the row-wise rule the gradient alone.

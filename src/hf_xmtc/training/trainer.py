@@ -16,7 +16,7 @@ from hf_xmtc.metrics import inverse_propensity, ranking_report
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
-from .arguments import XMTCTrainingArguments
+from .arguments import XMTCTrainingArguments, public_arguments
 from .gradient_clipping import AdaptiveGradientClipping, clip_sparse_and_dense
 from .label_sharding import (
     clip_sharded,
@@ -30,7 +30,7 @@ from .length_bucketing import LengthBucketedSampler, document_lengths
 from .optimizer_options import build_optimizer, prepared_for_training, refuse_other_optimizer, refuse_unusable_options
 from .weight_averaging import WeightAveraging
 
-__all__ = ["XMTCTrainer", "public_arguments"]
+__all__ = ["XMTCTrainer"]
 
 # What evaluation reports of `ranking_report`: the field's headline metrics. More would only widen every log line.
 REPORTED = {f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in (1, 3, 5)} | {"R@5", "num_documents", "num_left_out"}
@@ -387,14 +387,3 @@ class _EpochStart(TrainerCallback):
             self.trainer.train_sampler.set_epoch(epoch)
         if self.trainer.averaging is not None:
             self.trainer.averaging.begin_epoch(epoch)
-
-
-def public_arguments(args: XMTCTrainingArguments) -> dict:
-    """The training arguments as plain JSON values, without tokens and without paths of this machine."""
-    hidden = {"output_dir", "hub_token", "push_to_hub_token", "resume_from_checkpoint", "logging_dir", "run_name"}
-    plain = (str, int, float, bool, type(None), list, dict)
-    return {
-        key: os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
-        for key, value in args.to_dict().items()
-        if key not in hidden and isinstance(value, plain)
-    }
