@@ -1,4 +1,4 @@
-"""Measure the label head against the usual way: ``python scripts/benchmark_label_head.py``, about 25 minutes on an idle machine.
+"""Measure the label head against the usual way: ``python scripts/benchmark_label_head.py``, half an hour on two idle cores.
 
 Usual is `nn.Linear` with `BCEWithLogitsLoss` on dense targets and Adam, and `torch.topk` on all logits. Every case runs in a new
 process, so that the peak of its memory is its own, and the methods that are compared take turns, so that they share what else goes

@@ -128,10 +128,12 @@ def needed_gib(case: Case) -> float:
     elif case.kind == "machine":
         needed = GIB
     elif case.method in ("usual", "fused"):
-        # Gradients and two moments, and beside them what autograd keeps and works on, or two temporaries of Adam's.
-        batch = (6 + 4 * case.cornet_num_blocks) * logits
-        temporaries = 2 * case.largest_matrix_bytes if case.method == "usual" else 0
-        needed = 4 * weights + max(batch, logits + temporaries)
+        # Beside weights and two moments: what is kept for the backward pass; then the gradients of weights and logits, with the
+        # targets; then, in the plain Adam, two temporaries of a matrix.
+        forward = (4 + 5 * case.cornet_num_blocks) * logits
+        backward = weights + (2 + 6 * case.cornet_num_blocks) * logits
+        update = weights + logits + (2 * case.largest_matrix_bytes if case.method == "usual" else 0)
+        needed = 3 * weights + max(forward, backward, update)
     else:
         needed = {"sgd": 1, "rowwise": 1, "adam": 3, "stored": 4}[case.method] * weights
         needed += 0.25 * GIB + 0.02 * weights

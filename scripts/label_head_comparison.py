@@ -229,9 +229,11 @@ def _topk_checks(groups: Sequence[Mapping[str, Any]]) -> list[Check]:
         return [(f"d = {group['width']}", group[f"{over}_ms"] / group[f"{under}_ms"]) for group in measured]
 
     differing = [(f"d = {group['width']}", group["rows_that_differ"]) for group in measured]
+    gap = max((group["largest_logit_gap"] for group in measured), default=0.0)
+    beside = f"; the logits of their ids are at most {gap:.0e} apart" if gap else ""
     at = f"Top-{TOP_K}, L = {largest:,}"
     return [
-        _at_most(f"{at}: label ids as torch.topk gives them", differing, 0.0, " documents differ"),
+        _at_most(f"{at}: label ids as torch.topk gives them", differing, 0.0, " documents differ", beside),
         _at_most(f"{at}: one document at most 1.8 × one read of the weights", ratios("ours_one", "read"), 1.8, " ×"),
         _at_least(f"{at}: one document at least 1.6 × faster than usual", ratios("plain_one", "ours_one"), 1.6, " ×"),
         _at_least(

@@ -50,7 +50,7 @@ MEMORY_NOTE = (
 )
 TOPK_NOTE = (
     "Usual: `F.linear` and `torch.topk` on all logits. In brackets: how many times faster than usual. One read is the sum of all "
-    "weights, in the same process. Rows differ where any id does."
+    "weights, in the same process. Rows differ where any id does; by how much its logit differs stands beside."
 )
 CORNET_NOTE = (
     "Usual: the plain CorNet module behind `nn.Linear`, the loss on dense targets. Memory in all includes the weights."
@@ -172,8 +172,13 @@ def _topk_table(groups: Sequence[Mapping[str, Any]], names: Mapping[int, str]) -
         for documents in ("one", "batch"):
             plain, ours = group[f"plain_{documents}_ms"], group[f"ours_{documents}_ms"]
             cells += [number(plain), f"{number(ours)} ({plain / ours:.1f})"]
-        rows.append([*_sizes(group, names), *cells, f"{group['rows_that_differ']} of {group['rows_compared']}"])
+        rows.append([*_sizes(group, names), *cells, _differing(group)])
     return _table([*heading, "rows that differ"], rows)
+
+
+def _differing(group: Mapping[str, Any]) -> str:
+    gap = f" ({group['largest_logit_gap']:.0e})" if group["rows_that_differ"] else ""
+    return f"{group['rows_that_differ']} of {group['rows_compared']}{gap}"
 
 
 def _cornet_table(group: Mapping[str, Any]) -> str:

@@ -10,9 +10,11 @@ from typing import Any
 __all__ = ["Line", "RowResults", "Spread", "as_json", "columns_of", "markdown", "plot_validation_curves", "write_table"]
 
 SPLIT = "test"
+# What dense_peer.py has found out about its run.
+GRADIENTS = "first_step_gradient_difference"
 METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5", "PSP@1", "PSP@3", "PSP@5")
-SECONDS = "seconds"
-HEADINGS = {**{metric: metric for metric in METRICS}, SECONDS: "time, s"}
+SECONDS, MEMORY = "seconds", "peak_memory_mb"
+HEADINGS = {**{metric: metric for metric in METRICS}, SECONDS: "time, s", MEMORY: "memory, MiB"}
 CURVE_METRIC = "nDCG@5"
 NOTHING = "–"
 
@@ -69,6 +71,8 @@ def columns_of(row: RowResults) -> dict[str, Spread]:
     columns = {metric: Spread.of([run["metrics"][SPLIT][metric] for run in row.runs]) for metric in METRICS if row.runs}
     if seconds := [run["train"][SECONDS] for run in row.runs if "resumed_at_epoch" not in run["train"]]:
         columns[SECONDS] = Spread.of(seconds)
+    if memory := [run["train"][MEMORY] for run in row.runs if MEMORY in run["train"]]:
+        columns[MEMORY] = Spread.of(memory)
     return columns
 
 
@@ -98,7 +102,7 @@ def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None)
 def _cells(columns: Mapping[str, Spread]) -> dict[str, str]:
     cells = {}
     for column, spread in columns.items():
-        shown, digits = (spread, 0) if column == SECONDS else (spread.in_per_cent(), 2)
+        shown, digits = (spread, 0) if column in (SECONDS, MEMORY) else (spread.in_per_cent(), 2)
         cells[column] = f"{shown.mean:.{digits}f}" + (f" ± {shown.sd:.{digits}f}" if shown.sd is not None else "")
     return cells
 
@@ -106,7 +110,7 @@ def _cells(columns: Mapping[str, Spread]) -> dict[str, str]:
 def _make_best_bold(cells: dict[str, dict[str, str]], column: str) -> None:
     """By the means as they are shown, so that rows that look equal are both bold."""
     means = {name: float(of_row[column].split()[0]) for name, of_row in cells.items() if column in of_row}
-    best = (min if column == SECONDS else max)(means.values(), default=None)
+    best = (min if column in (SECONDS, MEMORY) else max)(means.values(), default=None)
     for name, mean in means.items():
         if mean == best:
             cells[name][column] = f"**{cells[name][column]}**"
@@ -121,7 +125,7 @@ def _notes(rows: Sequence[RowResults]) -> list[str]:
         f"Data set {sizes['name']}: {sizes['num_labels']:,} labels; documents: {documents}.",
         f"Metrics are per cent on the {SPLIT} split, mean ± sample standard deviation over the runs (one seed each; a row that "
         "no seed changes has one run); labels that training never saw count as missed. Time is seconds of training, choice of "
-        "settings not included. The best value of a column is bold.",
+        "settings not included, memory the most that the process held. The best value of a column is bold.",
         "Threads: " + "; ".join(f"{row.title} {_distinct(row.runs, 'train', 'threads')}" for row in rows if row.runs) + ".",
         "Versions: " + ", ".join(f"{name} {_distinct(runs, 'versions', name)}" for name in libraries) + ".",
     ]
@@ -130,6 +134,11 @@ def _notes(rows: Sequence[RowResults]) -> list[str]:
     ]
     if resumed:
         notes.append(f"Left out of the time because they were interrupted and resumed: {', '.join(resumed)}.")
+    if differences := [run["train"][GRADIENTS] for run in runs if GRADIENTS in run["train"]]:
+        notes.append(
+            f"Gradients of the first batch by label blocks and the usual way are at most {max(differences):.1e} apart, relative to the "
+            "largest of each parameter."
+        )
     for row in rows:
         if len(row.runs) < row.num_wanted:
             missing = f"Missing: {row.num_wanted - len(row.runs)} of {row.num_wanted} runs of {row.title}"

@@ -40,8 +40,8 @@ def test_cells_are_per_cent_with_the_deviation_and_the_best_is_bold():
     text = markdown("T", [row("a", [result(1, 0.5), result(2, 0.6)]), row("b", [result(None, 0.61, seconds=7.4)])])
     assert cells(text, "A")[1] == "55.00 ± 7.07"
     assert cells(text, "B")[1] == "**61.00**"
-    assert cells(text, "A")[-2:] == ["100 ± 0", "2"]
-    assert cells(text, "B")[-2:] == ["**7**", "1"]  # the shortest time is the best
+    assert cells(text, "A")[-3:] == ["100 ± 0", "–", "2"]
+    assert cells(text, "B")[-3:] == ["**7**", "–", "1"]  # the shortest time is the best
 
 
 def test_rows_that_look_equal_are_both_bold():
@@ -105,3 +105,19 @@ def test_three_files_are_written(tmp_path):
     assert (tmp_path / "toy.md").read_text(encoding="utf-8") == text and "](toy.png)" in text
     assert json.loads((tmp_path / "toy.json").read_text(encoding="utf-8"))["title"] == "Toy"
     assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_memory_is_a_column_where_runs_know_it_and_the_least_is_bold():
+    rows = [
+        row("a", [result(1, 0.5, peak_memory_mb=700)]),
+        row("b", [result(1, 0.6, peak_memory_mb=900)]),
+        row("c", [result(1, 0.4)]),
+    ]
+    assert columns_of(rows[1])["peak_memory_mb"].mean == 900 and "peak_memory_mb" not in columns_of(rows[2])
+    assert "| **700** |" in markdown("T", rows) and "| 900 |" in markdown("T", rows)
+
+
+def test_how_far_gradients_are_apart_is_said_where_a_run_has_measured_it():
+    text = markdown("T", [row("a", [result(1, 0.5, first_step_gradient_difference=3e-7)]), row("b", [result(1, 0.5)])])
+    assert "usual way are at most 3.0e-07 apart" in text
+    assert "apart" not in markdown("T", [row("b", [result(1, 0.5)])])

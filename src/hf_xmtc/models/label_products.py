@@ -30,8 +30,11 @@ def product(matrix: Tensor, columns: Tensor) -> Tensor:
 
 def transposed_product(matrix: Tensor, columns: Tensor) -> Tensor:
     """``matrixᵀ @ columns`` of a block of label rows, (n, d)ᵀ @ (n, B) → (d, B)."""
-    if not _is_for_onednn(matrix, columns):
+    whole = len(matrix) - len(matrix) % IMAGES
+    if not _is_for_onednn(matrix, columns) or not whole:
         return torch.mm(matrix.t(), columns)
+    if whole < len(matrix):  # an uneven number of places takes up to three times as long
+        return transposed_product(matrix[:whole], columns[:whole]).addmm_(matrix[whole:].t(), columns[whole:])
     # The gradient of a convolution's weight is this product.
     shape = (columns.shape[1], matrix.shape[1], 1, 1)
     return nn.grad.conv2d_weight(_as_images(matrix), shape, _as_images(columns))[:, :, 0, 0].t()
