@@ -85,6 +85,15 @@ def test_usual_adam_with_the_largest_label_set_needs_more_memory_than_ours():
     assert needed_gib(usual) > 20 > 5 > needed_gib(ours)
 
 
+@pytest.mark.parametrize(
+    "batch_size, method, measured_mib",
+    [(32, "usual", 15_501), (256, "usual", 16_611), (32, "fused", 10_550), (256, "fused", 12_781), (256, "adam", 7_772)],
+)
+def test_the_memory_that_a_case_is_said_to_need_is_what_it_took(batch_size, method, measured_mib):
+    case = Case("step", 1_305_265, 512, batch_size, method)
+    assert measured_mib <= 1024 * needed_gib(case) < measured_mib + 1_024
+
+
 def test_bounds_count_products_and_traffic():
     case = Case("step", 1_000, 100, 10, "sgd")
     # All logits fit: three products of 2 · 1,000 · 100 · 10 operations.

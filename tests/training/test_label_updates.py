@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hf_xmtc.models.label_scorer import LabelMatrix
-from hf_xmtc.training import AdamUpdate, RowwiseUpdate, SGDUpdate
+from hf_xmtc.training import AdamUpdate, RowwiseUpdate, SGDUpdate, label_updates
 
 NUM_LABELS, WIDTH, DOCUMENTS, STEPS = 13, 5, 3, 4
 GROUPS = {
@@ -106,6 +106,15 @@ def test_equals_the_dense_formula_for_any_blocks(rule, strided, block_size):
     expected = dense_formula(rule, case, GROUPS[rule])
     case.run(case.make_update(rule), block_size)
     torch.testing.assert_close(case.wide(), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("tile_numbers", [1, 8, 30])
+def test_tiles_of_strided_rows_change_nothing(monkeypatch, tile_numbers):
+    monkeypatch.setattr(label_updates, "TILE_NUMBERS", tile_numbers)
+    case = Case(strided=True)
+    expected = dense_formula(AdamUpdate, case, GROUPS[AdamUpdate])
+    case.run(case.make_update(AdamUpdate), block_size=4)
+    torch.testing.assert_close(case.wide(), expected)
 
 
 @RULES
