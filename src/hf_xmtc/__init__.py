@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 from .models.configuration_bertxml import BertXMLConfig
+from .models.configuration_xmlcnn import XMLCNNConfig
 from .models.label_names import LabelNames
 from .models.modeling_bertxml import BertXMLForXMTC
+from .models.modeling_xmlcnn import XMLCNNForXMTC
 from .models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from .models.pipeline_xmtc import XMTCPipeline
 
@@ -29,6 +31,8 @@ __all__ = [
     "BertXMLConfig",
     "BertXMLForXMTC",
     "LabelNames",
+    "XMLCNNConfig",
+    "XMLCNNForXMTC",
     "XMTCDataCollator",
     "XMTCOutput",
     "XMTCPipeline",
@@ -47,7 +51,7 @@ if TYPE_CHECKING:
     from .tokenization import add_cls_tokens, train_word_tokenizer
     from .training import XMTCTrainer, XMTCTrainingArguments
 
-for _config, _model in [(BertXMLConfig, BertXMLForXMTC)]:
+for _config, _model in [(BertXMLConfig, BertXMLForXMTC), (XMLCNNConfig, XMLCNNForXMTC)]:
     AutoConfig.register(_config.model_type, _config)
     AutoModel.register(_config, _model)
     AutoModelForSequenceClassification.register(_config, _model)

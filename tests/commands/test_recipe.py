@@ -122,6 +122,20 @@ def test_overrides_are_read_from_pairs_and_from_json(overrides, expected):
     assert settings == {"cornet_num_blocks": 1, "cornet_context_size": 1000, "num_cls_tokens": 5, **expected}
 
 
+def test_a_family_without_cls_tokens_has_no_setting_for_them_and_no_backbone():
+    arguments = ModelArguments(model_family="xmlcnn")
+    assert not arguments.reads_cls_tokens and "num_cls_tokens" not in arguments.config_settings()
+    assert ModelArguments().reads_cls_tokens
+    with pytest.raises(
+        ValueError, match="backbone='bert', but a model of the family xmlcnn reads words .* Leave backbone out"
+    ):
+        ModelArguments(model_family="xmlcnn", backbone="bert").check()
+    with pytest.raises(
+        ValueError, match="num_cls_tokens=3, but a model of the family xmlcnn reads no CLS tokens. Leave it out"
+    ):
+        ModelArguments(model_family="xmlcnn", num_cls_tokens=3).check()
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -338,6 +338,43 @@ def test_a_pretrained_encoder_is_fine_tuned_and_leaves_no_trace_of_its_folder(tr
     assert {answer["label"] for answer in answers} == set(WORDS)
 
 
+TINY_WORD_FAMILIES = {
+    "xmlcnn": {"embedding_size": 8, "num_filters": 4, "pool_size": 2, "bottleneck_size": 8},
+}
+
+
+@pytest.mark.parametrize("family", TINY_WORD_FAMILIES)
+def test_families_of_words_are_trained_without_cls_tokens_and_open_again(train, family, tmp_path):
+    overrides = json.dumps(TINY_WORD_FAMILIES[family])
+    folder, data = tmp_path / "run", write_corpus(tmp_path / "data")
+    # More empty documents than a batch holds, and the first that are scored again after reopening the folder.
+    write_split(data, "train", [*make_documents(12, 0), *[("", ["music"])] * 8])
+    write_split(data, "test", [("", ["music"]), ("?!", ["music"]), *make_documents(7, 2)])
+    train(folder, dataset=data, model_family=family, num_cls_tokens=None, config_overrides=overrides, sparse_embeddings=True)
+    check_model_folder(folder).raise_for_problems()
+    recipe = json.loads((folder / "recipe.json").read_text())
+    assert recipe["model_family"] == family and "num_cls_tokens" not in recipe
+    assert AutoTokenizer.from_pretrained(folder)("")["input_ids"] == []
+    answers = pipeline("text-classification", model=str(folder), trust_remote_code=True, top_k=None)(["cat", ""])
+    assert all({answer["label"] for answer in document} == set(WORDS) for document in answers)
+
+
+def test_word_vectors_are_kept_by_a_family_with_frozen_embeddings(train, unchecked, tmp_path):
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("".join(f"{word} {' '.join(['0.5'] * 8)}\n" for word in ("cat", "song", "unheard")))
+    settings = {"model_family": "xmlcnn", "num_cls_tokens": None, "word_vectors": vectors, "max_steps": 2}
+    overrides = {**TINY_WORD_FAMILIES["xmlcnn"], "freeze_embeddings": True}
+    train(tmp_path / "run", **settings, config_overrides=json.dumps(overrides))
+    table = load_file(tmp_path / "run" / "model.safetensors")["words.embedding.weight"]
+    cat = AutoTokenizer.from_pretrained(tmp_path / "run")("cat")["input_ids"]
+    assert (table[cat] == 0.5).all() and (table[0] == 0).all()
+    overrides["embedding_size"] = 9
+    with pytest.raises(
+        SystemExit, match="vectors have 8 dimensions but embedding_size=9. Add --config_overrides embedding_size=8"
+    ):
+        train(tmp_path / "other", **settings, config_overrides=json.dumps(overrides))
+
+
 def test_a_length_that_the_backbone_cannot_take_is_refused_before_training(train, unchecked, bert_folder, tmp_path):
     with pytest.raises(SystemExit, match=r"max_length_tokens=9000, but the backbone .* takes \d+ tokens"):
         train(tmp_path / "run", backbone=bert_folder, config_overrides=None, max_length_tokens=9000, max_steps=2)

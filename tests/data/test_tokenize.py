@@ -24,9 +24,9 @@ def test_a_text_that_fits_exactly_is_not_cut(dataset, tokenizer):
     assert tokenize_dataset(dataset["test"], tokenizer, max_length=6)[1] == {"test": 1}
 
 
-def test_without_special_tokens_an_empty_text_is_one_unknown_token(dataset, plain_tokenizer):
+def test_without_special_tokens_an_empty_text_is_an_empty_document_as_to_the_tokenizer(dataset, plain_tokenizer):
     tokenized, _ = tokenize_dataset(dataset["train"], plain_tokenizer, max_length=3)
-    assert tokenized["input_ids"][:] == [[2, 3, 4], [1], [2, 1], [1]]
+    assert tokenized["input_ids"][:] == [[2, 3, 4], [], [2, 1], []]
 
 
 def test_the_result_is_cached_beside_the_data_with_its_count(dataset, tokenizer):

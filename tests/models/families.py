@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCPreTrainedModel
+from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMLCNNConfig, XMLCNNForXMTC, XMTCPreTrainedModel
 
 __all__ = ["FAMILIES", "LONG", "NUM_LABELS", "SHORT", "Family", "make_batch", "overwrite_parameters"]
 
@@ -62,6 +62,30 @@ def _bertxml_on(model_type: str, **backbone_settings: Any) -> Callable[..., Bert
     return build
 
 
+def _of_words(
+    config_class: type, model_class: type[XMTCPreTrainedModel], dropouts: tuple[str, ...], **family_settings: Any
+) -> Callable[..., XMTCPreTrainedModel]:
+    """A family without CLS tokens; ``dropouts`` names the settings that ``dropout`` stands for."""
+
+    def build(dropout: float = 0.0, seed: int = 0, **settings: Any) -> XMTCPreTrainedModel:
+        fixed = {
+            "vocab_size": VOCAB_SIZE,
+            "embedding_size": 12,
+            "cornet_context_size": 6,
+            **dict.fromkeys(dropouts, dropout),
+        }
+        torch.manual_seed(seed)
+        return model_class(config_class(**{**fixed, **family_settings, **_label_space(settings)})).eval()
+
+    return build
+
+
+def _xmlcnn(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
+    sizes = {"num_filters": 6, "filter_widths": [2, 4, 8], "pool_size": 4, "bottleneck_size": 10}
+    dropouts = ("embedding_dropout", "classifier_dropout")
+    return _of_words(XMLCNNConfig, XMLCNNForXMTC, dropouts, **{**sizes, **family_settings})
+
+
 def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     named = {"label_names", "id2label", "num_labels"} & settings.keys()
     return settings if named else {"num_labels": NUM_LABELS, **settings}
@@ -96,6 +120,8 @@ FAMILIES = [
     Family("bertxml-on-distilbert", _bertxml_on("distilbert", **_DISTILBERT)),
     Family("bertxml-on-roberta", _bertxml_on("roberta", **_ROBERTA)),
     Family("bertxml-on-deberta-v2", _bertxml_on("deberta-v2", **_DEBERTA)),
+    Family("xmlcnn", _xmlcnn()),
+    Family("xmlcnn-padded", _xmlcnn(pooling="padded", padded_length=32)),
 ]
 
 

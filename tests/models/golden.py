@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-__all__ = ["assert_close", "gradient_of", "load_golden", "our_name"]
+__all__ = ["assert_close", "gradient_of", "load_golden", "our_name", "stored_parameters"]
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
@@ -32,11 +32,17 @@ def load_golden(name: str) -> tuple[dict[str, torch.Tensor], dict]:
     return load_file(GOLDEN / f"{name}.safetensors"), settings["config"]
 
 
-def our_name(name: str) -> str:
-    """Name in a `BertXMLForXMTC` of a parameter of the golden file."""
-    for pattern, replacement in _RENAMED:
+def our_name(name: str, renamed: list[tuple[str, str]] = _RENAMED) -> str:
+    """Name in a `BertXMLForXMTC`, or by the patterns of another family, of a parameter of the golden file."""
+    for pattern, replacement in renamed:
         name = re.sub(pattern, replacement, name)
     return name
+
+
+def stored_parameters(golden: dict, renamed: list[tuple[str, str]], prefix: str = "") -> dict[str, torch.Tensor]:
+    """What the file stores of each parameter (with a prefix: its gradient), by our name in a family's model."""
+    found = {key.removeprefix(prefix): value for key, value in golden.items() if key.startswith(prefix)}
+    return {our_name(key, [*_RENAMED[-2:], *renamed]): value for key, value in found.items()}
 
 
 def gradient_of(golden: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -90,19 +90,40 @@ class ModelArguments:
         metadata={"help": 'Other fields of the family\'s config: "hidden_size=300,layer_norm=none" or a JSON object.'},
     )
 
+    def check(self) -> None:
+        """Refuse what the chosen family has no place for.
+
+        Raises:
+            ValueError: If there is no such family, or it takes no backbone or no CLS tokens and they were asked for.
+        """
+        _, model_class = family_named(self.model_family)
+        if self.backbone and not hasattr(model_class, "from_backbone"):
+            raise ValueError(
+                f"backbone={self.backbone!r}, but a model of the family {self.model_family} reads words through an embedding of its own "
+                "and has no place for a pretrained encoder. Leave backbone out, or use --model_family bertxml."
+            )
+        if not self.reads_cls_tokens and self.num_cls_tokens not in (0, type(self).num_cls_tokens):
+            raise ValueError(
+                f"num_cls_tokens={self.num_cls_tokens}, but a model of the family {self.model_family} reads no CLS tokens. Leave it out."
+            )
+
+    @property
+    def reads_cls_tokens(self) -> bool:
+        """Whether the family's documents begin with CLS tokens."""
+        config_class, _ = family_named(self.model_family)
+        return "num_cls_tokens" in _field_names(config_class)
+
     def config_settings(self) -> dict[str, Any]:
         """Fields for the family's config.
 
         Raises:
             ValueError: If ``config_overrides`` cannot be read or names a field the config does not have.
         """
-        settings = {
-            "cornet_num_blocks": self.cornet_num_blocks,
-            "cornet_context_size": self.cornet_context_size,
-            "num_cls_tokens": self.num_cls_tokens,
-        }
+        settings = {"cornet_num_blocks": self.cornet_num_blocks, "cornet_context_size": self.cornet_context_size}
+        if self.reads_cls_tokens:
+            settings["num_cls_tokens"] = self.num_cls_tokens
         config_class, _ = family_named(self.model_family)
-        known = {config_field.name for config_field in dataclasses.fields(config_class)}
+        known = _field_names(config_class)
         for key, value in _read_overrides(self.config_overrides).items():
             if key not in known:
                 raise ValueError(
@@ -111,6 +132,10 @@ class ModelArguments:
                 )
             settings[key] = value
         return settings
+
+
+def _field_names(settings_class: type) -> set[str]:
+    return {entry.name for entry in dataclasses.fields(settings_class)}
 
 
 def _read_overrides(text: str | dict | None) -> dict[str, Any]:
@@ -191,6 +216,8 @@ class Recipe:
         ``training_args.json``.
         """
         settings = {**dataclasses.asdict(self.model), **dataclasses.asdict(self.data)}
+        if not self.model.reads_cls_tokens:
+            del settings["num_cls_tokens"]
         for key, value in settings.items():
             if isinstance(value, str) and os.path.exists(value):
                 settings[key] = os.path.basename(os.path.abspath(value))

@@ -78,6 +78,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         ValueError: If a setting or the data cannot be used.
         MemoryError: If the run cannot fit into the free memory.
     """
+    recipe.model.check()
     args = recipe.training
     folder = OutputFolder(args.output_dir)
     folder.refuse_if_taken()
@@ -171,8 +172,10 @@ def _refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedToke
     model = _build_model(recipe, info, tokenizer, on_meta=True)
     limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
     if limit is not None and wanted > limit:
+        taker = f"the backbone {recipe.model.backbone}" if recipe.model.backbone else "the model"
+        counted = ", the CLS tokens included" if recipe.model.reads_cls_tokens else ""
         raise ValueError(
-            f"max_length_tokens={wanted}, but the backbone {recipe.model.backbone} takes {limit} tokens, the CLS tokens included. "
+            f"max_length_tokens={wanted}, but {taker} takes {limit} tokens{counted}. "
             f"Use --max_length_tokens {limit} or less."
         )
     estimate = estimate_memory(model, args, wanted)
@@ -204,7 +207,7 @@ def _load_data(recipe: Recipe) -> DatasetDict:
 
 
 def _build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFast:
-    """The backbone's tokenizer, or one of words of the training texts; both with the CLS tokens in front."""
+    """The backbone's tokenizer, or one of words of the training texts; with CLS tokens in front where the family reads them."""
     max_length = recipe.data.max_length_tokens
     if recipe.model.backbone:
         tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
@@ -215,7 +218,7 @@ def _build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFa
         vocab_size=recipe.data.vocab_size,
         min_document_frequency=recipe.data.min_document_frequency,
         max_length=max_length,
-        num_cls_tokens=recipe.model.num_cls_tokens,
+        num_cls_tokens=recipe.model.num_cls_tokens if recipe.model.reads_cls_tokens else 0,
         word_splitting=recipe.data.word_splitting,
         frequent_first=read_vector_words(vectors) if vectors else None,
     )
@@ -236,10 +239,11 @@ def _build_model(
     model = model_class(config)
     if recipe.data.word_vectors:
         vectors, found = load_word_vectors(recipe.data.word_vectors, tokenizer)
-        if vectors.shape[1] != config.hidden_size:
+        field = "embedding_size" if hasattr(config, "embedding_size") else "hidden_size"
+        if vectors.shape[1] != getattr(config, field):
             raise ValueError(
-                f"The word vectors have {vectors.shape[1]} dimensions but hidden_size={config.hidden_size}. "
-                f"Add --config_overrides hidden_size={vectors.shape[1]}."
+                f"The word vectors have {vectors.shape[1]} dimensions but {field}={getattr(config, field)}. "
+                f"Add --config_overrides {field}={vectors.shape[1]}."
             )
         say(recipe.training, f"{found:,} of {len(tokenizer):,} words start from a pretrained vector.")
         with torch.no_grad():

@@ -13,7 +13,7 @@ from hf_xmtc.tokenization import check_max_length
 __all__ = ["tokenize_dataset"]
 
 # Raised when the same text would be tokenized into something else, so that old caches are not reused.
-_TOKENIZING_VERSION = 1
+_TOKENIZING_VERSION = 2
 
 DatasetOrDict = TypeVar("DatasetOrDict", Dataset, DatasetDict)
 
@@ -23,8 +23,8 @@ def tokenize_dataset(
 ) -> tuple[DatasetOrDict, dict[str, int]]:
     """Turn texts into token ids, without padding.
 
-    A text without tokens keeps the special tokens; where the tokenizer adds none it becomes one unknown token, as in the
-    AttentionXML authors' code, so that no document is empty.
+    A text without tokens keeps the special tokens; where the tokenizer adds none its document is empty, as it is to the
+    pipeline. (The AttentionXML authors' code puts one unknown token there.)
 
     The result is cached beside the data, keyed by the tokenizer's content and ``max_length``.
 
@@ -79,7 +79,7 @@ def _tokenize_batch(batch: dict, tokenizer: PreTrainedTokenizerBase, max_length:
         texts, truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False
     )
     return {
-        "input_ids": [ids or [tokenizer.unk_token_id] for ids in encoded["input_ids"]],
+        "input_ids": encoded["input_ids"],
         # What was cut off is kept beside each encoding, so no text is tokenized twice to find out.
         "is_cut": [bool(encoding.overflowing) for encoding in encoded.encodings],
     }
@@ -92,6 +92,6 @@ def _fingerprint(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_lengt
     """
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.update(truncation=None, padding=None)
-    settings = [tokenizer.unk_token_id, tokenizer.truncation_side, max_length]
+    settings = [tokenizer.truncation_side, max_length]
     parts = [_TOKENIZING_VERSION, dataset._fingerprint, content, *settings]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()

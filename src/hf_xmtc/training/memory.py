@@ -218,6 +218,12 @@ class _EncoderSizes:
 def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> float:
     documents, sizes = args.per_device_train_batch_size, _EncoderSizes.of(model.config)
     half = args.bf16 or args.fp16
+    counted = getattr(model.config, "activation_numbers_per_token", None)
+    if counted is not None:
+        hidden = 1.5 * documents * num_tokens * counted  # half as much again for gradients on their way
+        return (
+            hidden * (3.2 if half else 4) + _scorer_bytes(model, args, documents, gradients=True) + _half_copies(model, half)
+        )
     # A layer keeps its input, query, key, value, what attention gives, residual sums, norms and dropout masks: about 11 H a
     # token; and its feed-forward layer before and after the activation.
     layer = documents * num_tokens * (11 * sizes.width + 2 * sizes.inner)
@@ -231,9 +237,13 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
         hidden = min(hidden, sizes.layers * documents * num_tokens * sizes.width + layer)
     hidden += layer  # gradients on their way through a layer
     labels = _scorer_bytes(model, args, documents, gradients=True)
-    # Autocast keeps norms, softmax and the loss in full precision, and copies of the weights in half.
-    copies = 2 * sum(parameter.numel() for parameter in model.parameters() if parameter.dim() > 1) if half else 0
-    return hidden * (3.2 if half else 4) + labels + copies
+    # Autocast keeps norms, softmax and the loss in full precision.
+    return hidden * (3.2 if half else 4) + labels + _half_copies(model, half)
+
+
+def _half_copies(model: nn.Module, half: bool) -> int:
+    """Copies of the weights that autocast makes."""
+    return 2 * sum(parameter.numel() for parameter in model.parameters() if parameter.dim() > 1) if half else 0
 
 
 def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int, gradients: bool) -> float:
@@ -257,7 +267,9 @@ def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int,
 
 def _evaluation_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> float:
     documents, sizes = args.per_device_eval_batch_size, _EncoderSizes.of(model.config)
-    hidden = documents * num_tokens * (12 * sizes.width + 2 * sizes.inner)
+    # The families of words say themselves what they keep in training; more than that is not alive without gradients.
+    per_token = getattr(model.config, "activation_numbers_per_token", None) or 12 * sizes.width + 2 * sizes.inner
+    hidden = documents * num_tokens * per_token
     if sizes.is_eager:
         hidden += 2 * documents * sizes.heads * num_tokens**2
     return 4 * hidden + _scorer_bytes(model, args, documents, gradients=False)

@@ -1,0 +1,65 @@
+"""`WordLevelConfig`: what the families that read words through an embedding table of their own have in common."""
+
+from typing import Any
+
+from .configuration_xmtc import XMTCConfig
+
+__all__ = ["WordLevelConfig"]
+
+
+class WordLevelConfig(XMTCConfig):
+    """Settings of the word embedding, for families without CLS tokens, positions and pretrained encoders.
+
+    Args:
+        vocab_size: Rows of the word embedding table.
+        embedding_size: Width E of a word embedding (300 in CorNet §5.2).
+        embedding_dropout: Dropout on word embeddings.
+        embedding_initializer_range: Standard deviation of new word embeddings; rows with a pretrained vector are overwritten.
+        freeze_embeddings: Leave the word embeddings as they are (CorNet §5.1 on EUR-Lex, after GloVe).
+        pad_token_id: Id of the padding token. Its row starts at zero and is not trained.
+    """
+
+    # What the families' own entries start from. No entry may ever change.
+    left_out_of_files = {
+        **XMTCConfig.left_out_of_files,
+        "embedding_initializer_range": 0.1,
+        "freeze_embeddings": False,
+    }
+
+    vocab_size: int = 30_000
+    embedding_size: int = 300
+    embedding_dropout: float = 0.0
+    embedding_initializer_range: float = 0.1
+    freeze_embeddings: bool = False
+    pad_token_id: int | None = 0
+
+    @classmethod
+    def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "WordLevelConfig":
+        """Settings that fit a word tokenizer: vocabulary and padding.
+
+        Args:
+            tokenizer: From `hf_xmtc.tokenization.train_word_tokenizer`, without CLS tokens.
+            settings: Further fields, which win over the tokenizer's.
+        """
+        return cls(**{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **settings})
+
+    def check(self) -> None:
+        super().check()
+        self.check_sizes("vocab_size", "embedding_size")
+        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
+            raise ValueError(
+                f"pad_token_id={self.pad_token_id} is no row of an embedding table of vocab_size={self.vocab_size}. Use the ids of "
+                "the tokenizer: for_tokenizer(tokenizer, …) takes both from it."
+            )
+
+    def check_sizes(self, *fields: str) -> None:
+        """Refuse sizes below 1, alone or in a list."""
+        for field in fields:
+            value = getattr(self, field)
+            if min(value if isinstance(value, list) else [value], default=1) < 1:
+                raise ValueError(f"{field}={value!r}, but a size is at least 1.")
+
+    @property
+    def activation_numbers_per_token(self) -> int:
+        """Numbers that a training step keeps per token for its backward pass, roughly; for the estimate of memory."""
+        return 2 * self.embedding_size

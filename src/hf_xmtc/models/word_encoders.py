@@ -1,0 +1,159 @@
+"""Layers and the base class of the families that read words: aligned documents, word embedding, bidirectional LSTM."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .configuration_word_level import WordLevelConfig
+from .modeling_xmtc import XMTCPreTrainedModel
+
+__all__ = ["AlignedWords", "BiLSTM", "WordEmbedding", "WordLevelModel"]
+
+
+class AlignedWords(NamedTuple):
+    """A batch of documents whose words stand in the first columns, wherever padding put them.
+
+    Attributes:
+        ids: Word ids, (B, T), the padding id behind the words.
+        mask: True at words, (B, T).
+        order: Column of the input that each column comes from, (B, T).
+    """
+
+    ids: Tensor
+    mask: Tensor
+    order: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """Words of each document, (B,); a document without words counts as one position, whose embedding is zero."""
+        return self.mask.sum(dim=1).clamp(min=1)
+
+    @property
+    def read(self) -> Tensor:
+        """True at the positions that `lengths` counts, (B, T): nowhere is a whole row False."""
+        return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
+
+    def in_input_columns(self, values: Tensor) -> Tensor:
+        """Put ``values`` (B, T, …) into the columns of the input again."""
+        back = self.order.argsort(dim=1).reshape(*self.order.shape, *[1] * (values.dim() - 2))
+        return values.gather(1, back.expand_as(values))
+
+
+class WordEmbedding(nn.Module):
+    """Embedding table with dropout; padding reads as zero whatever its row holds.
+
+    Pretrained vectors are copied into ``embedding.weight``, as `PreTrainedModel.get_input_embeddings` shows it.
+    """
+
+    def __init__(self, config: WordLevelConfig):
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
+        self.embedding.weight.requires_grad_(not config.freeze_embeddings)
+        self.dropout = nn.Dropout(config.embedding_dropout)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Embeddings (B, T, E) of ``ids`` (B, T), zero where ``mask`` is False; without a mask padding is a word."""
+        embedded = self.dropout(self.embedding(ids))
+        return embedded if mask is None else embedded * mask[:, :, None]
+
+
+class BiLSTM(GradientCheckpointingLayer):
+    """Bidirectional LSTM with trained initial states and dropout on its last layer, none between layers.
+
+    Source: the code of AttentionXML (You et al., 2019), which CorNet's MeSHProbeNet shares; neither paper mentions that the
+    initial states are trained. They start at zero.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int, dropout: float):
+        super().__init__()
+        self.lstm = nn.LSTM(input_size, hidden_size, num_layers, batch_first=True, bidirectional=True)
+        # Cells of all layers and directions, then their hidden states.
+        self.initial_state = nn.Parameter(torch.zeros(4 * num_layers, 1, hidden_size))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
+        """Return the states of both directions, (B, T, 2H), zero behind the ``lengths`` (B,) first positions."""
+        cells, hidden = self.initial_state.expand(-1, len(embedded), -1).chunk(2)  # (2 · layers, B, H) each
+        packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        states, _ = self.lstm(packed, (hidden.contiguous(), cells.contiguous()))
+        states, _ = pad_packed_sequence(states, batch_first=True, total_length=embedded.shape[1])
+        return self.dropout(states)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """PyTorch's uniform LSTM weights, initial states at zero."""
+        bound = self.lstm.hidden_size**-0.5
+        for parameter in self.lstm.parameters():
+            init.uniform_(parameter, -bound, bound)
+        init.zeros_(self.initial_state)
+
+
+class WordLevelModel(XMTCPreTrainedModel):
+    """Base of these families: where the word embedding is, how a batch is aligned, how layers start.
+
+    A family sets ``self.words`` to a `WordEmbedding`.
+    """
+
+    config_class = WordLevelConfig
+
+    def align(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> AlignedWords:
+        """Move the words of each document to the front.
+
+        Args:
+            input_ids: Word ids, (B, T); T may be 0 where no document has a word.
+            attention_mask: 1 at words, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
+        """
+        padding = 0 if self.config.pad_token_id is None else self.config.pad_token_id
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids) if self.config.pad_token_id is None else input_ids != padding
+        mask = attention_mask.bool()
+        if input_ids.shape[1] == 0:
+            # A tokenizer has no numbers to tell the type from, so it answers with floats.
+            input_ids, mask = input_ids.new_full((len(input_ids), 1), padding).long(), mask.new_zeros(len(input_ids), 1)
+        order = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)  # (B, T)
+        mask = mask.gather(1, order)
+        return AlignedWords(input_ids.gather(1, order).masked_fill(~mask, padding), mask, order)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.words.embedding
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.words.embedding = value
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`."""
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        # Reading weights puts trainable parameters into the place of frozen ones.
+        model.get_input_embeddings().weight.requires_grad_(not model.config.freeze_embeddings)
+        return loaded
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        super().check_tokenizer(tokenizer)
+        if tokenizer.pad_token_id != self.config.pad_token_id:
+            raise ValueError(
+                f"The tokenizer pads with id {tokenizer.pad_token_id} but the model takes {self.config.pad_token_id} for padding. "
+                "Use the tokenizer saved beside the model."
+            )
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        # Xavier-uniform matrices with PyTorch's biases, as in the code of CorNet and AttentionXML.
+        if isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                bound = module.in_features**-0.5
+                init.uniform_(module.bias, -bound, bound)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=self.config.embedding_initializer_range)
+            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+                init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, BiLSTM):
+            module.reset_parameters()
+        elif not isinstance(module, nn.LSTM):
+            super()._init_weights(module)
