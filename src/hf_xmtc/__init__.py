@@ -7,9 +7,11 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from .models.configuration_bertxml import BertXMLConfig
 from .models.configuration_xmlcnn import XMLCNNConfig
+from .models.configuration_xmlrnn import XMLRNNConfig
 from .models.label_names import LabelNames
 from .models.modeling_bertxml import BertXMLForXMTC
 from .models.modeling_xmlcnn import XMLCNNForXMTC
+from .models.modeling_xmlrnn import XMLRNNForXMTC
 from .models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from .models.pipeline_xmtc import XMTCPipeline
 
@@ -33,6 +35,8 @@ __all__ = [
     "LabelNames",
     "XMLCNNConfig",
     "XMLCNNForXMTC",
+    "XMLRNNConfig",
+    "XMLRNNForXMTC",
     "XMTCDataCollator",
     "XMTCOutput",
     "XMTCPipeline",
@@ -51,7 +55,11 @@ if TYPE_CHECKING:
     from .tokenization import add_cls_tokens, train_word_tokenizer
     from .training import XMTCTrainer, XMTCTrainingArguments
 
-for _config, _model in [(BertXMLConfig, BertXMLForXMTC), (XMLCNNConfig, XMLCNNForXMTC)]:
+for _config, _model in [
+    (BertXMLConfig, BertXMLForXMTC),
+    (XMLCNNConfig, XMLCNNForXMTC),
+    (XMLRNNConfig, XMLRNNForXMTC),
+]:
     AutoConfig.register(_config.model_type, _config)
     AutoModel.register(_config, _model)
     AutoModelForSequenceClassification.register(_config, _model)

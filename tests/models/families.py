@@ -7,7 +7,15 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMLCNNConfig, XMLCNNForXMTC, XMTCPreTrainedModel
+from hf_xmtc import (
+    BertXMLConfig,
+    BertXMLForXMTC,
+    XMLCNNConfig,
+    XMLCNNForXMTC,
+    XMLRNNConfig,
+    XMLRNNForXMTC,
+    XMTCPreTrainedModel,
+)
 
 __all__ = ["FAMILIES", "LONG", "NUM_LABELS", "SHORT", "Family", "make_batch", "overwrite_parameters"]
 
@@ -86,6 +94,12 @@ def _xmlcnn(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
     return _of_words(XMLCNNConfig, XMLCNNForXMTC, dropouts, **{**sizes, **family_settings})
 
 
+def _xmlrnn(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
+    sizes = {"hidden_size": 8, "linear_sizes": [10]}
+    dropouts = ("embedding_dropout", "hidden_dropout_prob")
+    return _of_words(XMLRNNConfig, XMLRNNForXMTC, dropouts, **{**sizes, **family_settings})
+
+
 def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     named = {"label_names", "id2label", "num_labels"} & settings.keys()
     return settings if named else {"num_labels": NUM_LABELS, **settings}
@@ -122,6 +136,7 @@ FAMILIES = [
     Family("bertxml-on-deberta-v2", _bertxml_on("deberta-v2", **_DEBERTA)),
     Family("xmlcnn", _xmlcnn()),
     Family("xmlcnn-padded", _xmlcnn(pooling="padded", padded_length=32)),
+    Family("xmlrnn", _xmlrnn()),
 ]
 
 

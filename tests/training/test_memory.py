@@ -4,7 +4,16 @@ import psutil
 import pytest
 import torch
 
-from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMLCNNConfig, XMLCNNForXMTC, XMTCTrainer, XMTCTrainingArguments
+from hf_xmtc import (
+    BertXMLConfig,
+    BertXMLForXMTC,
+    XMLCNNConfig,
+    XMLCNNForXMTC,
+    XMLRNNConfig,
+    XMLRNNForXMTC,
+    XMTCTrainer,
+    XMTCTrainingArguments,
+)
 from hf_xmtc.training import MemoryEstimate, estimate_memory
 from hf_xmtc.training.arguments import LABEL_OPTIMIZERS
 from hf_xmtc.training.optimizer_options import build_optimizer, prepared_for_training
@@ -114,8 +123,11 @@ WORDS = {"vocab_size": 50, "embedding_size": 64, "num_labels": 50, "cornet_conte
 
 @pytest.mark.parametrize(
     ("model_class", "config"),
-    [(XMLCNNForXMTC, XMLCNNConfig(**WORDS, num_filters=32, bottleneck_size=16))],
-    ids=["xmlcnn"],
+    [
+        (XMLCNNForXMTC, XMLCNNConfig(**WORDS, num_filters=32, bottleneck_size=16)),
+        (XMLRNNForXMTC, XMLRNNConfig(**WORDS, hidden_size=64)),
+    ],
+    ids=["xmlcnn", "xmlrnn"],
 )
 def test_activations_of_families_of_words_are_about_what_autograd_keeps(make_args, model_class, config):
     model = model_class(config).train()

@@ -2,9 +2,11 @@
 
 from hf_xmtc.models.configuration_bertxml import BertXMLConfig
 from hf_xmtc.models.configuration_xmlcnn import XMLCNNConfig
+from hf_xmtc.models.configuration_xmlrnn import XMLRNNConfig
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.modeling_bertxml import BertXMLForXMTC
 from hf_xmtc.models.modeling_xmlcnn import XMLCNNForXMTC
+from hf_xmtc.models.modeling_xmlrnn import XMLRNNForXMTC
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 __all__ = ["FAMILIES", "family_named"]
@@ -12,6 +14,7 @@ __all__ = ["FAMILIES", "family_named"]
 FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
     BertXMLConfig.model_type: (BertXMLConfig, BertXMLForXMTC),
     XMLCNNConfig.model_type: (XMLCNNConfig, XMLCNNForXMTC),
+    XMLRNNConfig.model_type: (XMLRNNConfig, XMLRNNForXMTC),
 }
 
 
