@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 from .models.configuration_bertxml import BertXMLConfig
+from .models.configuration_meshprobenet import MeSHProbeNetConfig
 from .models.configuration_xmlcnn import XMLCNNConfig
 from .models.configuration_xmlrnn import XMLRNNConfig
 from .models.label_names import LabelNames
 from .models.modeling_bertxml import BertXMLForXMTC
+from .models.modeling_meshprobenet import MeSHProbeNetForXMTC
 from .models.modeling_xmlcnn import XMLCNNForXMTC
 from .models.modeling_xmlrnn import XMLRNNForXMTC
 from .models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
@@ -33,6 +35,8 @@ __all__ = [
     "BertXMLConfig",
     "BertXMLForXMTC",
     "LabelNames",
+    "MeSHProbeNetConfig",
+    "MeSHProbeNetForXMTC",
     "XMLCNNConfig",
     "XMLCNNForXMTC",
     "XMLRNNConfig",
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
 
 for _config, _model in [
     (BertXMLConfig, BertXMLForXMTC),
+    (MeSHProbeNetConfig, MeSHProbeNetForXMTC),
     (XMLCNNConfig, XMLCNNForXMTC),
     (XMLRNNConfig, XMLRNNForXMTC),
 ]:

@@ -341,6 +341,7 @@ def test_a_pretrained_encoder_is_fine_tuned_and_leaves_no_trace_of_its_folder(tr
 TINY_WORD_FAMILIES = {
     "xmlcnn": {"embedding_size": 8, "num_filters": 4, "pool_size": 2, "bottleneck_size": 8},
     "xmlrnn": {"embedding_size": 8, "hidden_size": 8, "linear_sizes": [8]},
+    "meshprobenet": {"embedding_size": 8, "hidden_size": 8, "num_probes": 2},
 }
 
 

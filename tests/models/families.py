@@ -10,6 +10,8 @@ from transformers import AutoConfig
 from hf_xmtc import (
     BertXMLConfig,
     BertXMLForXMTC,
+    MeSHProbeNetConfig,
+    MeSHProbeNetForXMTC,
     XMLCNNConfig,
     XMLCNNForXMTC,
     XMLRNNConfig,
@@ -100,6 +102,12 @@ def _xmlrnn(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
     return _of_words(XMLRNNConfig, XMLRNNForXMTC, dropouts, **{**sizes, **family_settings})
 
 
+def _meshprobenet(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_probes": 3}
+    dropouts = ("embedding_dropout", "hidden_dropout_prob")
+    return _of_words(MeSHProbeNetConfig, MeSHProbeNetForXMTC, dropouts, **{**sizes, **family_settings})
+
+
 def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     named = {"label_names", "id2label", "num_labels"} & settings.keys()
     return settings if named else {"num_labels": NUM_LABELS, **settings}
@@ -137,6 +145,8 @@ FAMILIES = [
     Family("xmlcnn", _xmlcnn()),
     Family("xmlcnn-padded", _xmlcnn(pooling="padded", padded_length=32)),
     Family("xmlrnn", _xmlrnn()),
+    Family("meshprobenet", _meshprobenet()),
+    Family("meshprobenet-bottleneck", _meshprobenet(bottleneck_size=10)),
 ]
 
 

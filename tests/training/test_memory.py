@@ -7,6 +7,8 @@ import torch
 from hf_xmtc import (
     BertXMLConfig,
     BertXMLForXMTC,
+    MeSHProbeNetConfig,
+    MeSHProbeNetForXMTC,
     XMLCNNConfig,
     XMLCNNForXMTC,
     XMLRNNConfig,
@@ -126,8 +128,9 @@ WORDS = {"vocab_size": 50, "embedding_size": 64, "num_labels": 50, "cornet_conte
     [
         (XMLCNNForXMTC, XMLCNNConfig(**WORDS, num_filters=32, bottleneck_size=16)),
         (XMLRNNForXMTC, XMLRNNConfig(**WORDS, hidden_size=64)),
+        (MeSHProbeNetForXMTC, MeSHProbeNetConfig(**WORDS, hidden_size=64)),
     ],
-    ids=["xmlcnn", "xmlrnn"],
+    ids=["xmlcnn", "xmlrnn", "meshprobenet"],
 )
 def test_activations_of_families_of_words_are_about_what_autograd_keeps(make_args, model_class, config):
     model = model_class(config).train()
