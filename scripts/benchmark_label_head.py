@@ -61,8 +61,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path(__file__).resolve().parent / "results" / "label_head",
-        help="Results, without an ending: scripts/results/label_head.",
+        default=Path(__file__).resolve().parent / "results" / "benchmark_label_head",
+        help="Results, without an ending: scripts/results/benchmark_label_head.",
     )
     parser.add_argument("--restart", action="store_true", help="Measure chosen cases anew that are in the results already.")
     arguments = parser.parse_args(argv)
@@ -120,7 +120,8 @@ def run_benchmark(
         )
     run = _Run(plan, output.with_suffix(".json"), threads, device, memory_gib)
     if restart:
-        run.forget(case.name for group in chosen for case in (*group.cases, group.machine) if case is not None)
+        started = [case for group in chosen if group.cases for case in (*group.cases, group.machine) if case is not None]
+        run.forget(case.name for case in started)
     run.count(chosen)
     for group in chosen:
         run.measure_group(group)

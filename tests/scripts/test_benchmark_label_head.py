@@ -50,6 +50,15 @@ def test_what_has_been_measured_is_not_measured_again(content, caplog):
     assert json.loads(before)["cases"] == json.loads(content[1].with_suffix(".json").read_text(encoding="utf-8"))["cases"]
 
 
+def test_measuring_one_case_anew_leaves_the_others_with_the_rates_of_their_machine(content, tmp_path):
+    for ending in (".json", ".md"):
+        (tmp_path / "copy").with_suffix(ending).write_text(content[1].with_suffix(ending).read_text("utf-8"), "utf-8")
+    run_benchmark(SMALL, tmp_path / "copy", patterns=["topk/*"], repeats=1, threads=1, restart=True)
+    after = json.loads((tmp_path / "copy").with_suffix(".json").read_text("utf-8"))
+    assert after["cases"].keys() == content[0]["cases"].keys() and "bound_ms" in after["comparisons"][0]["methods"]["sgd"]
+    assert after["cases"]["machine/150/8/3"] == content[0]["cases"]["machine/150/8/3"]
+
+
 def test_results_of_other_settings_are_refused(content):
     with pytest.raises(ValueError, match="holds results with settings .*'threads': 1.* but this run has .*'threads': 2"):
         run_benchmark(SMALL, content[1], repeats=1, threads=2)
