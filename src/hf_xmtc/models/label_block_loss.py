@@ -1,5 +1,7 @@
 """`block_loss`: a loss over all labels whose backward pass computes each block's logits again."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -128,7 +130,7 @@ class _BlockLoss(torch.autograd.Function):
         return None, None if source_gradient is None else source_gradient.to(ctx.inputs[0].dtype), *found
 
 
-def _takers(ctx, parameters: list[Tensor], found: list[Tensor | None]) -> list[RowUpdate | None]:
+def _takers(ctx, parameters: list[Tensor], found: list[Tensor | None]) -> list[Callable[..., None] | None]:
     """What takes the gradient of each label matrix, in the order of `LabelScorer.rights`; stored ones are put into ``found``."""
     first = 2 if ctx.task.has_head else 0
     # Names, and the positions of weight and bias among the parameters.
@@ -137,7 +139,7 @@ def _takers(ctx, parameters: list[Tensor], found: list[Tensor | None]) -> list[R
         position = first + PER_BLOCK * index
         places.append((f"cornet.blocks.{index}.to_labels", position + 2, position + 3))
         places.append((f"cornet.blocks.{index}.to_context", position, None))
-    takers: list[RowUpdate | None] = []
+    takers: list[Callable[..., None] | None] = []
     needed = ctx.needs_input_grad[2:]
     for name, weight, bias in places:
         if ctx.task.updates is not None and name in ctx.task.updates:
@@ -159,9 +161,6 @@ class _StoredGradient:
 
     def __init__(self, rows: Tensor, bias: Tensor | None):
         self.rows, self.bias = rows, bias
-
-    def begin(self) -> None:
-        pass
 
     def __call__(self, start: int, stop: int, left: Tensor, right: Tensor) -> None:
         dtype = self.rows.dtype

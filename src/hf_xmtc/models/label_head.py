@@ -1,10 +1,12 @@
 """`LabelHead`: hidden state → one logit per label, with the loss and top-k that every family uses."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .cornet import CorNet
+from .cornet import CorNet, CorNetMatrices
 from .label_block_loss import block_loss
 from .label_losses import LABEL_LOSSES
 from .label_positives import positive_ids
@@ -130,7 +132,7 @@ class LabelHead(nn.Module):
         weight = self.output.weight[ids]  # (B, S, H)
         logits = (weight @ features[:, :, None]).squeeze(-1) + self.output.bias[ids]
         if cornet is not None:
-            logits = cornet.refine_shortlist(logits, label_ids, self._settings(cornet).reduce)
+            logits = cornet.refine_shortlist(logits, label_ids, self._reduce)
         return logits.sigmoid().masked_fill(label_ids < 0, 0.0)
 
     def loss(self, hidden: Tensor, labels: Tensor, reduction: str = "mean", cornet: CorNet | None = None) -> Tensor:
@@ -152,16 +154,8 @@ class LabelHead(nn.Module):
         positives = self._positives(labels, len(features))
         if self.shard is not None:
             features, positives, _ = self.shard.join(features, positives)
-        total = block_loss(
-            features,
-            LinearHead(self.output.weight, self.output.bias),
-            cornet.matrices() if cornet is not None else [],
-            positives,
-            self.label_loss,
-            self._settings(cornet),
-            self.positive_weight,
-            self.updates if torch.is_grad_enabled() else None,
-        )
+        head, blocks, settings = self._parts(cornet)
+        total = block_loss(features, head, blocks, positives, self.label_loss, settings, self.positive_weight, self.updates)
         return total / loss_divisor(len(positives), self.num_labels, reduction)
 
     def loss_of(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
@@ -208,14 +202,18 @@ class LabelHead(nn.Module):
         return logits.sigmoid(), label_ids, loss
 
     def _scorer(self, features: Tensor, positives: Tensor | None, cornet: CorNet | None) -> LabelScorer:
-        head = LinearHead(self.output.weight, self.output.bias)
-        blocks = cornet.matrices() if cornet is not None else []
-        return LabelScorer(features, head, blocks, self._settings(cornet), self.label_loss, positives, self.positive_weight)
+        head, blocks, settings = self._parts(cornet)
+        return LabelScorer(features, head, blocks, settings, self.label_loss, positives, self.positive_weight)
 
-    def _settings(self, cornet: CorNet | None) -> ScorerSettings:
-        activation = cornet.activation if cornet is not None else "sigmoid"
-        reduce = self.shard.reduce if self.shard is not None else None
-        return ScorerSettings(activation, self.block_size, self.memory_mib, reduce)
+    def _parts(self, cornet: CorNet | None) -> tuple[LinearHead, list[CorNetMatrices], ScorerSettings]:
+        """What takes features to logits, and how its blocks are gone through."""
+        head = LinearHead(self.output.weight, self.output.bias)
+        blocks, activation = (cornet.matrices(), cornet.activation) if cornet is not None else ([], "sigmoid")
+        return head, blocks, ScorerSettings(activation, self.block_size, self.memory_mib, self._reduce)
+
+    @property
+    def _reduce(self) -> Callable[[Tensor], None] | None:
+        return self.shard.reduce if self.shard is not None else None
 
     def _positives(self, labels: Tensor, num_documents: int) -> Tensor:
         positives = positive_ids(labels, self.num_labels)

@@ -51,9 +51,10 @@ def block_topk(scorer: LabelScorer, k: int) -> tuple[Tensor, Tensor, Tensor | No
 
     Returns:
         Logits and label ids, (B, min(k, L)), best first, equal logits going to the lower id; the loss or None.
+
+    Raises:
+        ValueError: If k is less than 1.
     """
-    if k < 1:
-        raise ValueError(f"top_k={k}, but it must be at least 1. Leave it out for the logits of all labels.")
     values = ids = loss = None
     for start, stop in scorer.blocks():
         logits = scorer.stages(start, stop, len(scorer.cornet))[-1]  # (n, B)
