@@ -1,7 +1,6 @@
 """Losses over all labels, in a form that needs the targets only where they are positive."""
 
 import math
-from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,7 @@ def sum_type(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-class LabelLoss(ABC):
+class LabelLoss:
     """A loss that is a sum over labels of one term for positives and another for negatives.
 
     Every label of a block is first taken for a negative, then the few positives are corrected: nothing of size documents ×
@@ -26,21 +25,21 @@ class LabelLoss(ABC):
     # Whether `positive` reads a weight of each label.
     weighs_labels = False
 
-    @abstractmethod
     def negative(self, logits: Tensor) -> Tensor:
         """Term of each logit as a negative."""
+        raise NotImplementedError
 
-    @abstractmethod
     def negative_gradient(self, logits: Tensor) -> Tensor:
         """Derivative of `negative`."""
+        raise NotImplementedError
 
-    @abstractmethod
     def positive(self, logits: Tensor, weights: Tensor | None) -> Tensor:
         """Term of positives' logits, (P,), each with the weight of its label where the loss has weights."""
+        raise NotImplementedError
 
-    @abstractmethod
     def positive_gradient(self, logits: Tensor, weights: Tensor | None) -> Tensor:
         """Derivative of `positive`."""
+        raise NotImplementedError
 
     def value(self, logits: Tensor, positives: PositivesInBlock) -> Tensor:
         """Sum over a block (n, B), a scalar of type `sum_type`."""
