@@ -43,6 +43,9 @@ class Descent:
     def __init__(self, model: LinearModel, name: str):
         self.model, self.name = model, name
 
+    def agree(self, finite):
+        return finite
+
     def begin(self) -> None:
         self.matrix = self.model.label_matrices()[self.name]
 

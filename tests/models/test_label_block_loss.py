@@ -96,10 +96,11 @@ def test_one_document_and_one_label_are_enough(num_blocks, count, num_labels):
     assert_equals_dense(head, cornet, documents(count), labels)
 
 
-def test_a_batch_without_documents_has_a_loss_of_nothing_and_no_best_labels():
+@pytest.mark.parametrize("reduction", ["mean", "sum_labels", "sum"])
+def test_a_batch_without_documents_has_a_loss_of_nothing_and_no_best_labels(reduction):
     head, cornet = build_head(1, block_size=4)
     labels = torch.zeros(0, 2, dtype=torch.long)
-    loss = head.loss(documents(0), labels, "sum", cornet)
+    loss = head.loss(documents(0), labels, reduction, cornet)
     loss.backward()
     assert loss == 0 and not head.output.weight.grad.any()
     scores, label_ids = head.topk(documents(0), 3, cornet)
@@ -230,6 +231,16 @@ def test_the_backward_pass_can_be_run_again():
     torch.testing.assert_close(take_gradients(tensors), first)
 
 
+@pytest.mark.parametrize("num_blocks", [0, 2])
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_the_loss_without_a_gradient_is_the_same(num_blocks, context):
+    head, cornet = build_head(num_blocks, block_size=3)
+    expected = head.loss(documents(), LABELS, cornet=cornet)
+    with context():
+        found = head.loss(documents(), LABELS, cornet=cornet)
+    assert torch.equal(found, expected) and not found.requires_grad
+
+
 def test_two_losses_of_one_graph_add_up():
     head, cornet = build_head(1, block_size=3)
     hidden = documents().requires_grad_()
@@ -275,6 +286,9 @@ class Recording:
 
     def __init__(self, matrix: torch.Tensor | None = None):
         self.matrix, self.begun, self.parts = matrix, 0, []
+
+    def agree(self, finite):
+        return finite
 
     def begin(self) -> None:
         assert not self.parts

@@ -111,6 +111,24 @@ def test_a_shortlist_with_unknown_labels_is_refused(wrong):
         head.scores_for(documents(1), torch.tensor([[0, wrong]]))
 
 
+def test_a_gradient_that_an_updated_matrix_would_never_get_is_refused():
+    head, _ = build_head()
+    head.updates = {}
+    for call in (lambda: head.scores_for(documents(1), torch.tensor([[0]])), lambda: head.logits(documents(1))):
+        with pytest.raises(ValueError, match="updated in the backward pass.*asked for with their gradient"):
+            call()
+        with torch.no_grad():
+            call()
+
+
+def test_unknown_losses_and_reductions_are_refused():
+    with pytest.raises(ValueError, match="loss='focal' is none of bce, propensity_bce, asymmetric"):
+        LabelHead(4, 3, loss="focal")
+    head, _ = build_head()
+    with pytest.raises(ValueError, match="reduction='average' is none of mean, sum_labels, sum"):
+        head.loss(documents(), LABELS, "average")
+
+
 # ---- labels ----------------------------------------------------------------------------------------------------------------
 
 

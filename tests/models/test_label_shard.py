@@ -113,7 +113,7 @@ def test_one_process_opens_what_two_have_saved(folder, found):
         ("too few labels", "1 labels cannot be spread over 2 processes"),
         ("resized", "spread over 2 processes. Save the model and open it in one process"),
         ("saved", "1 of 2 parts of the labels. Call full_state_dict"),
-        ("logits", "are spread over processes, but top_k=None asks for the logits"),
+        ("logits", "are spread over processes, but the logits of all labels were asked for with their gradient"),
     ],
 )
 def test_what_a_part_of_the_labels_cannot_do_is_refused(found, what, message):

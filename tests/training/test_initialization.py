@@ -4,7 +4,7 @@ import torch
 
 from hf_xmtc.data import label_counts
 from hf_xmtc.metrics import inverse_propensity
-from hf_xmtc.training import initialize_label_bias, initialize_label_weights
+from hf_xmtc.training import initialization, initialize_label_bias, initialize_label_weights
 
 
 def test_scores_start_at_the_frequency_of_the_labels(make_model):
@@ -29,12 +29,21 @@ def test_positives_weigh_as_much_as_their_labels_inverse_propensity(make_model):
         initialize_label_weights(make_model(num_labels=3), counts, num_documents=99)
 
 
-def test_the_trainer_sets_label_weights_unless_they_are_set(make_model, make_trainer, corpus):
+def test_the_trainer_sets_label_weights_unless_they_are_set(make_model, make_trainer, corpus, monkeypatch):
+    said = []
+    monkeypatch.setattr(initialization.logger, "warning", said.append)
     model = make_model(label_loss="propensity_bce")
     trainer = make_trainer(model=model, max_steps=1, eval_strategy="no", save_strategy="no", load_best_model_at_end=False)
-    expected = inverse_propensity(label_counts(corpus["train"], 6), 24, a=0.55, b=1.5)
-    assert model.label_head.positive_weight.tolist() == pytest.approx(expected.tolist())
+    expected = pytest.approx(inverse_propensity(label_counts(corpus["train"], 6), 24, a=0.55, b=1.5).tolist())
+    assert model.label_head.positive_weight.tolist() == expected
     trainer.train()
+    make_trainer(model=model)
+    assert not said
     model.label_head.positive_weight.fill_(2.0)
     make_trainer(model=model)
     assert model.label_head.positive_weight.tolist() == [2.0] * 6
+    assert "keeps the label weights of its loss, which are not those of these data" in said.pop()
+    model.label_head.positive_weight[1] = 0.0
+    make_trainer(model=model)
+    assert model.label_head.positive_weight.tolist() == expected
+    assert "1 of 6 labels have no weight in the loss yet; those of all are set anew" in said.pop()

@@ -322,6 +322,67 @@ def test_engines_that_shard_are_refused_before_training(make_trainer, engine, na
         trainer.train()
 
 
+def test_accumulation_that_accelerate_asks_for_is_refused(make_trainer):
+    settings = {"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 2}}}
+    trainer = make_trainer(label_optimizer="sgd_in_backward", max_steps=1, **settings)
+    with pytest.raises(ValueError, match="'sgd_in_backward' with gradient_accumulation_steps=2"):
+        trainer.train()
+
+
+def test_arguments_changed_later_are_refused(make_trainer):
+    trainer = make_trainer(label_optimizer="sgd_in_backward", max_steps=1)
+    trainer.args.gradient_accumulation_steps = 4
+    with pytest.raises(ValueError, match="'sgd_in_backward' with gradient_accumulation_steps=4"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("name", ["label_smoother", "compute_loss_func"])
+def test_a_loss_of_all_logits_is_refused_with_updates_in_the_backward_pass(make_trainer, name):
+    trainer = make_trainer(label_optimizer="sgd_in_backward", max_steps=1)
+    setattr(trainer, name, lambda *args, **kwargs: None)
+    with pytest.raises(ValueError, match=f"'sgd_in_backward' with a {name}, which wants the logits of all labels"):
+        trainer.train()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"label_optimizer": "sgd_in_backward"},
+        {"label_optimizer": "rowwise"},
+        {"label_learning_rate": 0.1},
+        {"sparse_embeddings": True},
+    ],
+    ids=str,
+)
+def test_an_optimizer_of_ones_own_is_not_mixed_with_the_label_options(make_trainer, make_model, settings):
+    model = make_model()
+    own = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = make_trainer(model=model, max_steps=1, trainer={"optimizers": (own, None)}, **settings)
+    with pytest.raises(ValueError, match="was given an optimizer of your own"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("name", ["adamw", "rowwise", "sgd_in_backward"])
+def test_a_class_of_optimizer_trains_what_the_label_optimizer_does_not(make_trainer, make_model, name):
+    given = {"optimizer_cls_and_kwargs": (torch.optim.SGD, {"lr": 0.0, "momentum": 0.9})}
+    model = make_model()
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    trainer = make_trainer(model=model, max_steps=1, label_optimizer=name, warmup_steps=0, trainer=given, **NOTHING_ELSE)
+    trainer.train()
+    moved = {key for key, tensor in model.state_dict().items() if not torch.equal(tensor, before[key])}
+    labels = {key for key in before if key.startswith(("label_head.output", "cornet.")) and "to_context.bias" not in key}
+    assert moved == (labels if name != "adamw" else set())
+
+
+@pytest.mark.parametrize("name", LABEL_OPTIMIZERS[1:])
+def test_narrow_label_weights_are_refused(make_trainer, make_model, name):
+    model = make_model().bfloat16()
+    with pytest.raises(
+        ValueError, match="held in torch.bfloat16, where updates .* are lost in rounding.*dtype=torch.float32"
+    ):
+        make_trainer(model=model, label_optimizer=name, max_steps=1).train()
+
+
 def test_tied_embeddings_cannot_be_sparse(make_trainer, make_model):
     model = make_model()
     model.copy = torch.nn.Linear(16, model.get_input_embeddings().num_embeddings, bias=False)

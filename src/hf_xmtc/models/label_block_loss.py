@@ -1,6 +1,7 @@
 """`block_loss`: a loss over all labels whose backward pass computes each block's logits again."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -48,6 +49,11 @@ def block_loss(
             gradient of the gradient is asked for (``create_graph=True``).
     """
     parameters = [*(head or ()), *(tensor for block in cornet for tensor in block)]
+    if not torch.is_grad_enabled():
+        # Without a backward pass, logits are read again only by the next pass of CorNet.
+        settings = settings if cornet else replace(settings, memory_mib=0)
+        task = _Task(loss, settings, positives, label_weights, None, head is not None)
+        return task.run_forward(source, parameters)[1]
     task = _Task(loss, settings, positives, label_weights, updates, head is not None)
     return _BlockLoss.apply(task, source, *parameters)
 
@@ -66,22 +72,27 @@ class _Task:
         cornet = [CorNetMatrices(*rest[index : index + PER_BLOCK]) for index in range(0, len(rest), PER_BLOCK)]
         return LabelScorer(source.detach(), head, cornet, self.settings, self.loss, self.positives, self.label_weights)
 
+    def run_forward(self, source: Tensor, parameters: list[Tensor] | tuple[Tensor, ...]) -> tuple[LabelScorer, Tensor]:
+        """The scorer with its contexts, and the loss in the scorer's type."""
+        # Autocast would take single products to half precision, and that of the backward pass need not be the forward's.
+        with torch.autocast(source.device.type, enabled=False):
+            scorer = self.scorer(source, parameters)
+            scorer.read_contexts()
+            return scorer, scorer.total_loss().to(scorer.dtype)
+
 
 class _BlockLoss(torch.autograd.Function):
     """Forward: contexts and loss. Backward: gradients of the contexts, then of everything else, one block after another."""
 
     @staticmethod
     def forward(ctx, task: _Task, source: Tensor, *parameters: Tensor) -> Tensor:
-        # Autocast would take single products to half precision, and that of the backward pass need not be the forward's.
-        with torch.autocast(source.device.type, enabled=False):
-            scorer = task.scorer(source, parameters)
-            scorer.read_contexts()
-            total = scorer.total_loss()
-        ctx.task, ctx.scorer, ctx.total = task, scorer, total
+        ctx.task = task
+        ctx.scorer, total = task.run_forward(source, parameters)
+        ctx.total = total.detach()
         # Detached, so that a loss that somebody keeps does not keep the graph of its features; versions are shared.
         ctx.inputs = [tensor.detach() for tensor in (source, *parameters)]
         ctx.versions = [tensor._version for tensor in ctx.inputs]
-        return total.to(scorer.dtype)
+        return total
 
     @staticmethod
     def backward(ctx, grad_output: Tensor):
@@ -106,7 +117,7 @@ class _BlockLoss(torch.autograd.Function):
         scorer.loss_scale = grad_output
         scorer.read_context_gradients()
         if updates is not None:
-            _refuse_non_finite(ctx.total * grad_output, scorer.context_gradients)
+            _refuse_non_finite(ctx.total * grad_output, scorer.context_gradients, updates)
             for update in updates.values():
                 update.begin()
         parameters = ctx.inputs[1:]
@@ -169,10 +180,15 @@ class _StoredGradient:
             self.bias[start:stop] = left.sum(1)
 
 
-def _refuse_non_finite(scaled_loss: Tensor, context_gradients: list[Tensor]) -> None:
-    if not bool(torch.isfinite(scaled_loss)) or not all(bool(gradient.isfinite().all()) for gradient in context_gradients):
+def _refuse_non_finite(scaled_loss: Tensor, context_gradients: list[Tensor], updates: dict[str, RowUpdate]) -> None:
+    finite = torch.stack([torch.isfinite(scaled_loss), *(gradient.isfinite().all() for gradient in context_gradients)]).all()
+    if not bool(torch.stack([update.agree(finite) for update in updates.values()]).all()):
+        cause = (
+            "The loss of another process, or its gradient in CorNet, is not finite"
+            if bool(finite)
+            else f"The loss, or its gradient in CorNet, is not finite (loss x incoming gradient = {float(scaled_loss)})"
+        )
         raise FloatingPointError(
-            f"The loss, or its gradient in CorNet, is not finite (loss x incoming gradient = {float(scaled_loss)}); nothing was "
-            "written to the label matrices. Lower the learning rate (label_learning_rate, learning_rate), or look for the batch "
-            "that causes it."
+            f"{cause}; nothing was written to the label matrices. Lower the learning rate (label_learning_rate, learning_rate), or "
+            "look for the batch that causes it."
         )

@@ -19,7 +19,10 @@ __all__ = ["LabelHead", "loss_divisor"]
 
 def loss_divisor(num_documents: int, num_labels: int, reduction: str) -> int:
     """What a sum over documents and labels is divided by: ``mean`` B · L, ``sum_labels`` B, ``sum`` 1."""
-    return {"mean": num_documents * num_labels, "sum_labels": num_documents, "sum": 1}[reduction]
+    divisors = {"mean": num_documents * num_labels, "sum_labels": num_documents, "sum": 1}
+    if reduction not in divisors:
+        raise ValueError(f"reduction={reduction!r} is none of {', '.join(divisors)}.")
+    return max(1, divisors[reduction])  # the loss of no documents is 0
 
 
 class LabelHead(nn.Module):
@@ -52,6 +55,8 @@ class LabelHead(nn.Module):
         super().__init__()
         self.num_labels = num_labels
         self.block_size, self.memory_mib = block_size, memory_mib
+        if loss not in LABEL_LOSSES:
+            raise ValueError(f"loss={loss!r} is none of {', '.join(LABEL_LOSSES)}.")
         self.label_loss = LABEL_LOSSES[loss](**(loss_settings or {}))
         self.bottleneck = nn.Linear(in_features, bottleneck_size) if bottleneck_size else None
         self.output = nn.Linear(bottleneck_size or in_features, num_labels)
@@ -86,7 +91,12 @@ class LabelHead(nn.Module):
         return self.logits(hidden)
 
     def logits(self, hidden: Tensor, cornet: CorNet | None = None) -> Tensor:
-        """Logits of all labels, (B, L): raw, or refined by CorNet. Of sharded labels they have no gradient."""
+        """Logits of all labels, (B, L): raw, or refined by CorNet.
+
+        Raises:
+            ValueError: If their gradient is asked for although label matrices are updated in the backward pass or sharded.
+        """
+        self._refuse_gradient("the logits of all labels")
         if self.shard is None:
             logits = self.output(self.features(hidden))
             return cornet(logits) if cornet is not None else logits
@@ -98,7 +108,9 @@ class LabelHead(nn.Module):
             return self.shard.split(torch.cat(blocks).t(), self.shard.sizes, own)
 
     def scores_for(self, hidden: Tensor, label_ids: Tensor, cornet: CorNet | None = None) -> Tensor:
-        """Scores (after the sigmoid) of chosen labels. Of sharded labels they have no gradient.
+        """Scores (after the sigmoid) of chosen labels.
+
+        Their gradient, where one is asked for, is dense: it is as large as the weights.
 
         Args:
             hidden: (B, H).
@@ -109,8 +121,10 @@ class LabelHead(nn.Module):
             (B, S).
 
         Raises:
-            ValueError: If a label id is outside 0 … L-1.
+            ValueError: If a label id is outside 0 … L-1, or their gradient is asked for although label matrices are updated in the
+                backward pass or sharded.
         """
+        self._refuse_gradient("the scores of a shortlist")
         present = label_ids >= 0
         wrong = (~present & (label_ids != -100)) | (label_ids >= self.num_labels)
         if bool(wrong.any()):
@@ -214,6 +228,14 @@ class LabelHead(nn.Module):
     @property
     def _reduce(self) -> Callable[[Tensor], None] | None:
         return self.shard.reduce if self.shard is not None else None
+
+    def _refuse_gradient(self, wanted: str) -> None:
+        if torch.is_grad_enabled() and (self.updates is not None or self.shard is not None):
+            cause = "are updated in the backward pass, block by block" if self.shard is None else "are spread over processes"
+            raise ValueError(
+                f"The label matrices {cause}, but {wanted} were asked for with their gradient, which they would never get. Train on the "
+                "loss alone (top_k=0 with labels), or call this under torch.no_grad()."
+            )
 
     def _positives(self, labels: Tensor, num_documents: int) -> Tensor:
         positives = positive_ids(labels, self.num_labels)

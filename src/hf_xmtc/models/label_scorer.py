@@ -25,9 +25,13 @@ BLOCK_NUMBERS = {"cpu": 2**21, "other": 2**25}
 class RowUpdate(Protocol):
     """Takes the gradient of a matrix with one row per label as it comes, block by block, instead of storing it.
 
-    `begin` is called once per backward pass, before anything is written; then every row exactly once: the gradient of rows
-    ``start`` … ``stop - 1`` is ``left @ right``, (stop - start, B) @ (B, d), that of their biases ``left.sum(1)``.
+    `agree` and then `begin` are called once per backward pass, before anything is written; then every row exactly once: the
+    gradient of rows ``start`` … ``stop - 1`` is ``left @ right``, (stop - start, B) @ (B, d), that of their biases
+    ``left.sum(1)``. `agree` is told whether this process's loss and gradients are finite, a bool scalar, and answers whether
+    those of all processes are that change the same matrix.
     """
+
+    def agree(self, finite: Tensor) -> Tensor: ...
 
     def begin(self) -> None: ...
 
@@ -135,7 +139,7 @@ class LabelScorer:
         stages = self._kept.get(start, [])
         if not stages:
             stages = [self.block_logits(start, stop)]
-            needed = (len(self.cornet) + 1) * stages[0].numel() * stages[0].element_size()
+            needed = self._bytes_of(stages[0])
             if needed <= self._room:
                 self._room -= needed
                 self._kept[start] = stages
@@ -212,8 +216,14 @@ class LabelScorer:
         return factors
 
     def forget(self, start: int) -> None:
-        """Give back what was kept of a block."""
-        self._kept.pop(start, None)
+        """Give back what was kept of a block, and the room that it took."""
+        stages = self._kept.pop(start, None)
+        if stages:
+            self._room += self._bytes_of(stages[0])
+
+    def _bytes_of(self, logits: Tensor) -> int:
+        """Memory of all stages of a block."""
+        return (len(self.cornet) + 1) * logits.numel() * logits.element_size()
 
     def reduce(self, tensor: Tensor) -> None:
         """Add up a tensor over the processes that hold other labels, in place."""

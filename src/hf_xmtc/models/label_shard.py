@@ -119,7 +119,7 @@ class _JoinedFeatures(torch.autograd.Function):
         shard, most = ctx.shard, max(ctx.counts)
         parts = [nn.functional.pad(part, (0, 0, 0, most - len(part))) for part in gradient.split(ctx.counts)]
         total = torch.empty_like(parts[0])
-        dist.reduce_scatter(total, parts, group=shard.group)
+        dist.reduce_scatter_tensor(total, torch.cat(parts), group=shard.group)
         return total[: ctx.counts[shard.rank]] * shard.world_size, None, None
 
 

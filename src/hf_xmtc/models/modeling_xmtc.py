@@ -87,14 +87,6 @@ class XMTCPreTrainedModel(PreTrainedModel):
         head, reduction = self.label_head, self.config.loss_reduction
         loss = logits = top_scores = top_labels = None
         if top_k is None:
-            if labels is not None and torch.is_grad_enabled() and (head.updates is not None or head.shard is not None):
-                cause = (
-                    "are updated in the backward pass, block by block" if head.shard is None else "are spread over processes"
-                )
-                raise ValueError(
-                    f"The label matrices {cause}, but top_k=None asks for the logits of all labels with their gradient. Call the "
-                    "model with top_k=0 for the loss alone."
-                )
             logits = head.logits(features, self.cornet)  # (B, L)
             if labels is not None and head.shard is not None:
                 loss = head.loss(features, labels, reduction, self.cornet)

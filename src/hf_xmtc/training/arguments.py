@@ -132,8 +132,7 @@ class XMTCTrainingArguments(TrainingArguments):
                 "eval_do_concat_batches=False, but the ranking metrics and predict need the predictions of all documents in one "
                 "array; only the best labels of each are kept, so this takes little memory. Leave it out."
             )
-        self._check_label_optimizer()
-        self._check_sharding()
+        self.check_label_options()
         if self.adaptive_gradient_clipping and self.max_grad_norm <= 0:
             raise ValueError(
                 f"adaptive_gradient_clipping=True with max_grad_norm={self.max_grad_norm}, which switches all clipping off. "
@@ -144,6 +143,11 @@ class XMTCTrainingArguments(TrainingArguments):
     def updates_in_backward(self) -> bool:
         """Whether the label matrices are updated during the backward pass."""
         return self.label_optimizer in IN_BACKWARD
+
+    def check_label_options(self) -> None:
+        """Refuse label options that do not go with the other arguments; `XMTCTrainer.train` asks again, for arguments may change."""
+        self._check_label_optimizer()
+        self._check_sharding()
 
     def _check_label_optimizer(self) -> None:
         if self.label_optimizer not in LABEL_OPTIMIZERS:

@@ -2,11 +2,14 @@
 
 import numpy as np
 import torch
+from transformers.utils import logging
 
 from hf_xmtc.metrics import inverse_propensity
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
-__all__ = ["initialize_label_bias", "initialize_label_weights"]
+__all__ = ["initialize_label_bias", "initialize_label_weights", "set_missing_label_weights"]
+
+logger = logging.get_logger(__name__)
 
 
 @torch.no_grad()
@@ -38,7 +41,8 @@ def initialize_label_weights(
 ) -> None:
     """Give each label the weight that ``label_loss="propensity_bce"`` puts on its positives: its inverse propensity.
 
-    The weights are a buffer of the model and saved with it. `XMTCTrainer` does this by itself where none are set yet.
+    The weights are a buffer of the model and saved with it. `XMTCTrainer` does this by itself for a new model, and for one with
+    labels that have no weight yet, such as those of `resize_labels`; a model with weights for all of its labels keeps them.
 
     Args:
         model: A model whose loss weighs labels.
@@ -60,6 +64,30 @@ def initialize_label_weights(
         )
     weight_of_label = inverse_propensity(np.asarray(label_counts), num_documents, a=a, b=b)
     weights.copy_(torch.from_numpy(weight_of_label[model.label_head.own_labels]))
+
+
+@torch.no_grad()
+def set_missing_label_weights(model: XMTCPreTrainedModel, weight_of_label: np.ndarray) -> None:
+    """Give a model whose loss weighs labels its weights, unless it has one for every label; says so where it is not obvious.
+
+    Args:
+        model: Any model; nothing is done where its loss has no weights.
+        weight_of_label: Weight of each label in the data at hand, (L,).
+    """
+    weights = model.label_head.positive_weight
+    if weights is None:
+        return
+    found = torch.from_numpy(weight_of_label[model.label_head.own_labels]).to(weights)
+    missing = int((weights == 0).sum())
+    if missing:
+        if missing < len(weights):
+            logger.warning(f"{missing} of {len(weights)} labels have no weight in the loss yet; those of all are set anew.")
+        weights.copy_(found)
+    elif not torch.allclose(weights, found, rtol=1e-3):
+        logger.warning(
+            "The model keeps the label weights of its loss, which are not those of these data. Call initialize_label_weights of "
+            "hf_xmtc.training to replace them."
+        )
 
 
 def _refuse_other_counts(model: XMTCPreTrainedModel, label_counts: np.ndarray) -> None:

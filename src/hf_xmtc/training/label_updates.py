@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from hf_xmtc.models.label_products import add_outer_product, product
 from hf_xmtc.models.label_scorer import LabelMatrix, RowUpdate
@@ -54,6 +54,9 @@ class LabelUpdate:
     def __deepcopy__(self, memo: dict) -> "LabelUpdate":
         # A copy of a model, such as an average of its weights, is not trained by it and needs no copy of its state.
         return self
+
+    def agree(self, finite: Tensor) -> Tensor:
+        return finite
 
     def begin(self) -> None:
         self._matrix = self.find()
@@ -223,7 +226,7 @@ class AdamUpdate(LabelUpdate):
         beta1, beta2 = self.group["betas"]
         # torch counts the step up before it uses it; a fused step wants the count where the weights are.
         count = torch.tensor(self.state["step"] - 1.0, device=wide.device if fused else "cpu")
-        adam(
+        adamw(
             [wide],
             [gradient],
             [moments[0]],
@@ -232,7 +235,6 @@ class AdamUpdate(LabelUpdate):
             [count],
             foreach=False,
             fused=fused,
-            decoupled_weight_decay=True,
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,
@@ -261,6 +263,11 @@ class GatheredUpdate:
     def __init__(self, update: RowUpdate):
         self.update = update
         self._right: Tensor | None = None
+
+    def agree(self, finite: Tensor) -> Tensor:
+        flag = finite.to(torch.int32)
+        dist.all_reduce(flag, op=dist.ReduceOp.MIN)
+        return flag.bool()
 
     def begin(self) -> None:
         self.update.begin()

@@ -46,7 +46,7 @@ def trained_label_matrices(model: XMTCPreTrainedModel, args: XMTCTrainingArgumen
     """The label matrices that ``label_optimizer`` trains: none for ``adamw``, and none that is frozen.
 
     Raises:
-        ValueError: If of a matrix only the weights or only the biases are frozen.
+        ValueError: If of a matrix only the weights or only the biases are frozen, or they are narrower than float32.
     """
     if args.label_optimizer == "adamw":
         return {}
@@ -57,6 +57,13 @@ def trained_label_matrices(model: XMTCPreTrainedModel, args: XMTCTrainingArgumen
             raise ValueError(
                 f"Of {name} only a part is frozen (requires_grad of weight and bias: {trained}), but label_optimizer="
                 f"{args.label_optimizer!r} trains rows and biases together. Freeze both or neither, or use label_optimizer='adamw'."
+            )
+        narrow = [str(parameter.dtype) for parameter in matrix.parameters if parameter.dtype.itemsize < 4]
+        if all(trained) and narrow:
+            raise ValueError(
+                f"{name} is held in {narrow[0]}, where updates much smaller than a weight are lost in rounding, but label_optimizer="
+                f"{args.label_optimizer!r} keeps no wider copy. Open or build the model in float32 (dtype=torch.float32); bf16=True then "
+                "computes in bfloat16 over float32 weights."
             )
         if all(trained):
             chosen[name] = matrix
@@ -78,7 +85,8 @@ def build_optimizer(
         The optimizer, and for in-backward updates what `XMTCPreTrainedModel.update_labels_in_backward` is to be given.
     """
     matrices = trained_label_matrices(model, args)
-    groups = model.parameter_groups(args.learning_rate, args.weight_decay)
+    settings = dict(settings)
+    groups = model.parameter_groups(settings.pop("lr", args.learning_rate), args.weight_decay)
     embedding = sparse_embedding(model, args)
     elsewhere = {id(parameter) for matrix in matrices.values() for parameter in matrix.parameters}
     if embedding is not None:
@@ -183,9 +191,21 @@ def refuse_unusable_options(trainer: Trainer) -> None:
     """Refuse what the arguments alone do not show: what an environment or accelerate's own configuration has asked for.
 
     Raises:
-        ValueError: If options and engine do not go together.
+        ValueError: If options, engine and what the trainer was given do not go together.
     """
     args, accelerator = trainer.args, trainer.accelerator
+    args.check_label_options()  # accelerate's configuration, and whoever changed them, may have made them contradict each other
+    own_rules = {
+        f"label_optimizer={args.label_optimizer!r}": args.label_optimizer != "adamw",
+        f"label_learning_rate={args.label_learning_rate}": args.label_learning_rate is not None,
+        "sparse_embeddings=True": args.sparse_embeddings,
+    }
+    chosen = next((option for option, is_used in own_rules.items() if is_used), None)
+    if chosen and trainer.optimizer_given:
+        raise ValueError(
+            f"{chosen}, but the trainer was given an optimizer of your own (optimizers=…), which knows nothing of it. Leave one of them "
+            "out."
+        )
     options = {
         f"label_optimizer={args.label_optimizer!r}": args.updates_in_backward,
         "sparse_embeddings=True": args.sparse_embeddings,
@@ -194,6 +214,12 @@ def refuse_unusable_options(trainer: Trainer) -> None:
     chosen = next((option for option, is_used in options.items() if is_used), None)
     if chosen is None:
         return
+    for name in ("compute_loss_func", "label_smoother"):
+        if getattr(trainer, name) is not None and (args.updates_in_backward or args.shard_labels):
+            raise ValueError(
+                f"{chosen} with a {name}, which wants the logits of all labels, but they have no gradient here: only the model's own "
+                "loss has, block by block. Leave one of them out; config.label_loss chooses a loss."
+            )
     for engine, is_used in (("FSDP", trainer.is_fsdp_enabled), ("DeepSpeed", trainer.is_deepspeed_enabled)):
         if is_used:
             raise ValueError(

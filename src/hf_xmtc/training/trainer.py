@@ -18,6 +18,7 @@ from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments, public_arguments
 from .gradient_clipping import AdaptiveGradientClipping, clip_sparse_and_dense
+from .initialization import set_missing_label_weights
 from .label_sharding import (
     clip_sharded,
     gathered_weights,
@@ -98,9 +99,12 @@ class XMTCTrainer(Trainer):
         self.train_dataset, self.eval_dataset = self._tokenized(train_dataset), self._tokenized(eval_dataset)
         self._refuse_if_no_batch_is_full()
         self.num_labels = num_labels
+        self.optimizer_given = self.optimizer is not None
         self.label_updates = None
+        self._weights_to_save: dict[str, Tensor] | None = None
         self.inverse_propensity = self._count_propensity(label_counts, num_train_documents)
-        self._set_label_weights()
+        if self.inverse_propensity is not None:
+            set_missing_label_weights(model, self.inverse_propensity[:-1])
         self.train_sampler: LengthBucketedSampler | None = None
         self._start_anew()
         self.add_callback(_EpochStart(self))
@@ -136,12 +140,6 @@ class XMTCTrainer(Trainer):
         # One weight more than there are labels: that of a label with no training document.
         counts = np.append(counts, 0)
         return inverse_propensity(counts, num_documents, a=self.args.propensity_a, b=self.args.propensity_b)
-
-    def _set_label_weights(self) -> None:
-        weights = self.model.label_head.positive_weight
-        if weights is not None and self.inverse_propensity is not None and not bool(weights.all()):
-            with torch.no_grad():
-                weights.copy_(torch.from_numpy(self.inverse_propensity[:-1][self.model.label_head.own_labels]))
 
     # ---- data and batches ------------------------------------------------------------------------------------------------
 
@@ -308,7 +306,9 @@ class XMTCTrainer(Trainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is None:
-            optimizer_class, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+            optimizer_class, settings = self.optimizer_cls_and_kwargs or self.get_optimizer_cls_and_kwargs(
+                self.args, self.model
+            )
             self.optimizer, self.label_updates = build_optimizer(self.model, self.args, optimizer_class, settings)
         if self.is_in_train:
             self.model.update_labels_in_backward(self.label_updates)
@@ -323,9 +323,17 @@ class XMTCTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint and optimizer_folder(checkpoint, self.model.label_head.shard))
 
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write the model, tokenizer and arguments; with sharded labels all processes have to call it."""
+        # Here and not in _save, which older releases of transformers call in one process only.
+        self._weights_to_save = gathered_weights(self.model, self.args)
+        try:
+            super().save_model(output_dir, _internal_call)
+        finally:
+            self._weights_to_save = None
+
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        state_dict = gathered_weights(self.model, self.args) if state_dict is None else state_dict
-        super()._save(output_dir, state_dict)
+        super()._save(output_dir, self._weights_to_save if state_dict is None else state_dict)
         if not self.args.should_save:
             return
         folder = output_dir if output_dir is not None else self.args.output_dir
