@@ -136,8 +136,8 @@ def _notes(rows: Sequence[RowResults]) -> list[str]:
         notes.append(f"Left out of the time because they were interrupted and resumed: {', '.join(resumed)}.")
     if differences := [run["train"][GRADIENTS] for run in runs if GRADIENTS in run["train"]]:
         notes.append(
-            f"Gradients of the first batch by label blocks and the usual way are at most {max(differences):.1e} apart, relative to the "
-            "largest of each parameter."
+            f"Gradients of the first batch by label blocks and the usual way are at most {max(differences):.1e} apart, without dropout "
+            "and relative to the largest of each parameter (to a hundredth of the largest of all, where that is more)."
         )
     for row in rows:
         if len(row.runs) < row.num_wanted:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-__all__ = ["assert_close", "gradient_of", "load_golden", "our_name", "stored_parameters"]
+__all__ = ["assert_close", "assert_gradients_close", "gradient_of", "load_golden", "our_name", "stored_parameters"]
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
@@ -53,3 +53,10 @@ def gradient_of(golden: dict[str, torch.Tensor], prefix: str) -> dict[str, torch
 def assert_close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float, what: str = "") -> None:
     error = ((ours - theirs).abs() / (1 + theirs.abs())).max().item()
     assert ours.shape == theirs.shape and error <= tolerance, f"{what}: error {error:.1e} above {tolerance:.0e}"
+
+
+def assert_gradients_close(model: torch.nn.Module, gradients: dict[str, torch.Tensor]) -> None:
+    """Compare the gradients of all parameters with the stored ones, by name."""
+    assert gradients.keys() == dict(model.named_parameters()).keys()
+    for name, gradient in gradients.items():
+        assert_close(model.get_parameter(name).grad, gradient, 3e-5, name)

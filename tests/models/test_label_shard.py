@@ -1,39 +1,20 @@
 """Labels spread over two processes: everything equals the computation of one process that holds them all."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from models import label_shards
 from models.label_shards import CASES, DOCUMENTS, NUM_LABELS, SHORTLIST_WIDTHS, LinearModel, documents, make_model
+from two_processes import TORCHRUN, run_script
 
 FIRST_LABELS = [slice(0, 5), slice(5, NUM_LABELS)]
-TESTS = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Where the two processes have left their results."""
     folder = tmp_path_factory.mktemp("shards")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)]),
-    }
-    done = subprocess.run(
-        [*launcher, label_shards.__file__, str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_script(TORCHRUN, label_shards.__file__, str(folder))
     return folder
 
 

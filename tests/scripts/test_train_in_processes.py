@@ -17,9 +17,9 @@ from transformers import AutoTokenizer
 from hf_xmtc import BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments, load_xmtc_dataset
 from hf_xmtc.data import label_counts
 from small_corpus import make_documents, write_corpus
+from two_processes import TORCHRUN
 
 SCRIPT = str(Path(__file__).resolve().parents[2] / "scripts" / "train.py")
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 ACCELERATE = [sys.executable, "-m", "accelerate.commands.launch"]
 NO_DROPOUT = "hidden_dropout_prob=0,attention_probs_dropout_prob=0,classifier_dropout=0"
 # Two steps with plain gradient descent and without dropout, so that one process and two do the same arithmetic.

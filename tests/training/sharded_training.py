@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
+from hf_xmtc.commands.processes import leave_processes
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
 from hf_xmtc.models.label_shard import full_state_dict
 from hf_xmtc.tokenization import train_word_tokenizer
+from training.interrupted_runs import InterruptAt, Interrupted
 
 # A large epsilon, because Adam makes steps of full size of gradients that are rounding alone.
 ADAMW = {"optim": "adamw_torch", "learning_rate": 0.01, "adam_epsilon": 1e-3}
@@ -42,19 +43,6 @@ SIZES = {
     "attention_probs_dropout_prob": 0.0,
     "classifier_dropout": 0.0,
 }
-
-
-class Interrupted(Exception):
-    pass
-
-
-class InterruptAt(TrainerCallback):
-    def __init__(self, step: int):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            raise Interrupted
 
 
 def read(folder: Path):
@@ -125,3 +113,4 @@ def resume(output: Path, whole: XMTCTrainer, data, tokenizer, model_settings: di
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    leave_processes()

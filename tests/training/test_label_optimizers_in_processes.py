@@ -1,25 +1,23 @@
 """Two processes with half a batch each train what one process trains with the whole batch, and stay equal to each other."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
+from two_processes import TORCHRUN, run_script
+
 SCRIPT = str(Path(__file__).parent / "train_joined.py")
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """What one process with batches of 4 has left, and what two with batches of 2 have."""
     made = []
-    for name, launcher, batch_size in (("alone", [], "4"), ("joined", TORCHRUN, "2")):
+    for name, launcher, batch_size in (("alone", [sys.executable], "4"), ("joined", TORCHRUN, "2")):
         made.append(tmp_path_factory.mktemp(name))
-        command = [sys.executable, *launcher, SCRIPT, str(made[-1]), batch_size]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
+        run_script(launcher, SCRIPT, str(made[-1]), batch_size)
     return made
 
 
@@ -36,3 +34,9 @@ def test_unequal_batches_are_refused_in_every_process(folders):
     for rank in (0, 1):
         message = (folders[1] / f"unequal.{rank}.txt").read_text()
         assert "The processes have 2, 1 documents in this step" in message and "dataloader_drop_last=True" in message
+
+
+def test_a_loss_that_is_not_finite_in_one_process_stops_both(folders):
+    messages = [(folders[1] / f"not_finite.{rank}.txt").read_text() for rank in (0, 1)]
+    assert all("Training stopped in step 1, before anything was changed by it" in message for message in messages)
+    assert "The loss of another process" in messages[0] and "The loss, or its gradient in CorNet" in messages[1]

@@ -1,9 +1,5 @@
 """Training with the labels spread over two processes: the runs equal those of one process with the joint batches."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,8 +12,8 @@ from hf_xmtc.training.label_sharding import refuse_other_processes, spread_label
 from small_corpus import write_corpus
 from training import sharded_training
 from training.sharded_training import CASES, make_trainer, observe, read
+from two_processes import TORCHRUN, run_script
 
-TESTS = Path(__file__).resolve().parents[1]
 RESUMED = ["propensity, averaged", "adamw", "sgd_in_backward", "rowwise_in_backward", "adam_in_backward"]
 
 
@@ -26,17 +22,7 @@ def folder(tmp_path_factory):
     """Where the two processes have left their runs."""
     folder = tmp_path_factory.mktemp("sharded")
     write_corpus(folder / "data")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    paths = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
-    done = subprocess.run(
-        [*launcher, sharded_training.__file__, str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_script(TORCHRUN, sharded_training.__file__, str(folder))
     return folder
 
 

@@ -180,8 +180,9 @@ def test_the_label_scorer_is_bounded_however_many_labels(make_args, num_blocks):
 # ---- label optimizers and sparse embeddings ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LABEL_OPTIMIZERS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, torch.float32) for name in LABEL_OPTIMIZERS), ("adamw", torch.bfloat16)], ids=str
+)
 def test_gradients_and_state_are_what_a_step_allocates(make_args, name, dtype):
     args, model = make_args(label_optimizer=name, sparse_embeddings=True), make_model(num_labels=300).to(dtype)
     settings = XMTCTrainer.get_optimizer_cls_and_kwargs(args, model)
@@ -243,6 +244,23 @@ def test_what_cannot_fit_is_refused_with_the_options_that_help():
     with pytest.raises(MemoryError, match=r"about 450 MiB .* 449 MiB are free on cpu. Lower per_device_train_batch_size"):
         MemoryEstimate(**FIELDS, available=449.0).refuse_if_too_large()
     with pytest.raises(
-        MemoryError, match=r"about 700 MiB .* 400 in evaluation.* or use label_optimizer=rowwise_in_backward, act"
+        MemoryError,
+        match=r"about 700 MiB .* 400 in evaluation.*\(vocab_size\), or use label_optimizer=sgd or shard_labels=True\.",
     ):
-        MemoryEstimate(**{**FIELDS, "evaluation": 400.0}, available=500.0).refuse_if_too_large()
+        remedies = ("label_optimizer=sgd", "shard_labels=True")
+        MemoryEstimate(**{**FIELDS, "evaluation": 400.0}, available=500.0, remedies=remedies).refuse_if_too_large()
+
+
+@pytest.mark.parametrize(
+    ("settings", "processes", "remedies"),
+    [
+        ({}, 1, {"label_optimizer=rowwise_in_backward", "activation_checkpointing=True", "optim=adafactor"}),
+        ({"label_optimizer": "sgd_in_backward"}, 1, {"activation_checkpointing=True"}),
+        ({"optim": "adafactor", "gradient_checkpointing": True}, 1, set()),
+        ({"label_optimizer": "sgd_in_backward"}, 2, {"activation_checkpointing=True", "shard_labels=True"}),
+    ],
+)
+def test_only_options_that_are_not_set_yet_are_named(make_args, monkeypatch, settings, processes, remedies):
+    monkeypatch.setattr(XMTCTrainingArguments, "world_size", processes)
+    args = make_args(**settings)
+    assert set(estimate_memory(make_model(), args, 16).remedies) == remedies

@@ -11,6 +11,7 @@ from datasets import Dataset
 from safetensors.torch import save_file
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
+from hf_xmtc.commands.processes import leave_processes
 
 OPTIONS = {
     "sgd_in_backward": {},
@@ -51,14 +52,17 @@ def make_data() -> Dataset:
     return Dataset.from_dict({"input_ids": documents.tolist(), "labels": labels.tolist()})
 
 
-def train(label_optimizer: str, left_out: int = 0, **settings) -> BertXMLForXMTC:
-    """Three steps; of every batch ``left_out`` documents are dropped."""
+def train(label_optimizer: str, left_out: int = 0, spoilt: bool = False, **settings) -> BertXMLForXMTC:
+    """Three steps; of every batch ``left_out`` documents are dropped, and features may be spoilt to be no numbers."""
 
     def collate(rows: list[dict]) -> dict[str, torch.Tensor]:
         rows = rows[: len(rows) - left_out]
         return {key: torch.tensor([row[key] for row in rows]) for key in ("input_ids", "labels")}
 
     model = make_model()
+    if spoilt:
+        features = model.label_head.features
+        model.label_head.features = lambda hidden: features(hidden) * float("nan")
     arguments = XMTCTrainingArguments(
         os.path.join(folder, "run"),
         use_cpu=True,
@@ -82,8 +86,13 @@ def train(label_optimizer: str, left_out: int = 0, **settings) -> BertXMLForXMTC
 for name, settings in OPTIONS.items():
     save_file(train(name, **settings).state_dict(), os.path.join(folder, f"{name}.{rank}.safetensors"))
 if "RANK" in os.environ:
-    try:
-        train("sgd_in_backward", left_out=rank)
-    except ValueError as error:
-        with open(os.path.join(folder, f"unequal.{rank}.txt"), "w", encoding="utf-8") as file:
-            file.write(str(error))
+    for name, error, settings in (
+        ("unequal", ValueError, {"left_out": rank}),
+        ("not_finite", FloatingPointError, {"spoilt": rank == 1}),
+    ):
+        try:
+            train("sgd_in_backward", **settings)
+        except error as raised:
+            with open(os.path.join(folder, f"{name}.{rank}.txt"), "w", encoding="utf-8") as file:
+                file.write(str(raised))
+    leave_processes()

@@ -10,6 +10,7 @@ from transformers.training_args import ParallelMode
 
 __all__ = [
     "UnjoinedProcessesError",
+    "leave_processes",
     "peak_memory_mb",
     "refuse_unjoined_processes",
     "requested_processes",
@@ -46,6 +47,12 @@ def set_up_process(args: TrainingArguments) -> None:
 
         datasets.disable_progress_bars()
     say(args, f"{args.world_size} process(es), {torch.get_num_threads()} thread(s) each, on {args.device.type}.")
+
+
+def leave_processes() -> None:
+    """Take leave of the other processes at the end of a command; without it, an exiting interpreter sometimes aborts."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def say(args: TrainingArguments, text: str) -> None:

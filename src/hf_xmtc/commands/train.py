@@ -34,7 +34,7 @@ from hf_xmtc.training.label_sharding import num_parameters
 
 from .families import family_named
 from .output_folder import OutputFolder, check_reopens
-from .processes import UnjoinedProcessesError, peak_memory_mb, say, set_up_process
+from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
 from .recipe import Recipe, parse_recipe
 
 __all__ = ["main", "train"]
@@ -52,6 +52,7 @@ def main(argv: list[str] | None = None) -> None:
         recipe = parse_recipe(argv)
         set_up_process(recipe.training)
         train(recipe)
+        leave_processes()
     except (OSError, MemoryError, ValueError, FloatingPointError, UnjoinedProcessesError) as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
         if recipe is not None and recipe.training.log_level == "debug":

@@ -69,13 +69,13 @@ class LabelShard:
         shapes = [torch.empty_like(shape) for _ in range(self.world_size)]
         dist.all_gather(shapes, shape, group=self.group)
         counts, widths = torch.stack(shapes).t().tolist()
-        joined = _JoinedFeatures.apply(features, self, counts)
+        first = sum(counts[: self.rank])
+        own = slice(first, first + len(features))
         if label_ids is not None:
             label_ids = nn.functional.pad(label_ids, (0, max(widths) - label_ids.shape[1]), value=-100)
             label_ids = torch.cat(self.gather(label_ids, [(count, max(widths)) for count in counts]))
             label_ids = (label_ids - self.start).masked_fill((label_ids < self.start) | (label_ids >= self.stop), -100)
-        first = sum(counts[: self.rank])
-        return joined, label_ids, slice(first, first + len(features))
+        return _JoinedFeatures.apply(features, self, counts, own), label_ids, own
 
     def split(self, tensor: Tensor, widths: list[int], own: slice) -> Tensor:
         """Send the columns that each process has found for all documents to the processes of these documents.
@@ -110,17 +110,16 @@ class _JoinedFeatures(torch.autograd.Function):
     """Forward: the features of all processes. Backward: see `LabelShard.join`."""
 
     @staticmethod
-    def forward(ctx, features: Tensor, shard: LabelShard, counts: list[int]) -> Tensor:
-        ctx.shard, ctx.counts = shard, counts
+    def forward(ctx, features: Tensor, shard: LabelShard, counts: list[int], own: slice) -> Tensor:
+        ctx.shard, ctx.own = shard, own
         return torch.cat(shard.gather(features, [(count, features.shape[1]) for count in counts]))
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        shard, most = ctx.shard, max(ctx.counts)
-        parts = [nn.functional.pad(part, (0, 0, 0, most - len(part))) for part in gradient.split(ctx.counts)]
-        total = torch.empty_like(parts[0])
-        dist.reduce_scatter_tensor(total, torch.cat(parts), group=shard.group)
-        return total[: ctx.counts[shard.rank]] * shard.world_size, None, None
+        # Every process needs the sum for its own documents alone, but not every backend scatters sums, and this is a small matrix.
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        ctx.shard.reduce(total)
+        return total[ctx.own] * ctx.shard.world_size, None, None, None
 
 
 def label_dimensions(model: nn.Module) -> dict[str, int]:

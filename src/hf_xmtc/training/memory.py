@@ -41,6 +41,7 @@ class MemoryEstimate:
         processes: Processes that share the free memory.
         gathering: The weights of the whole model, which pass through a process with a part of the labels when models are built,
             saved and read.
+        remedies: Options that would lower it and are not set yet.
     """
 
     parameters: float
@@ -53,6 +54,7 @@ class MemoryEstimate:
     device: str
     processes: int = 1
     gathering: float = 0.0
+    remedies: tuple[str, ...] = ()
 
     @property
     def total(self) -> float:
@@ -78,10 +80,11 @@ class MemoryEstimate:
             MemoryError: If the estimate exceeds the free memory; the message names the options that lower it.
         """
         if self.total > self.available:
+            remedies = f", or use {' or '.join(self.remedies)}" if self.remedies else ""
             raise MemoryError(
                 f"{self.describe()} Lower per_device_train_batch_size, per_device_eval_batch_size or max_length_tokens, the "
-                "model's sizes (hidden_size, cornet_context_size, bottleneck_size) or the vocabulary (vocab_size), or use "
-                "label_optimizer=rowwise_in_backward, activation_checkpointing=True or optim=adafactor."
+                "model's sizes (hidden_size, cornet_context_size, bottleneck_size) or the vocabulary (vocab_size)"
+                f"{remedies}."
             )
 
 
@@ -133,7 +136,24 @@ def estimate_memory(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
         device=str(args.device),
         processes=processes,
         gathering=gathered / MIB,
+        remedies=_remedies(model, args),
     )
+
+
+def _remedies(model: nn.Module, args: XMTCTrainingArguments) -> tuple[str, ...]:
+    plain_adamw = str(getattr(args.optim, "value", args.optim)).startswith("adamw")
+    options = {
+        "label_optimizer=rowwise_in_backward": not args.updates_in_backward and plain_adamw,
+        "activation_checkpointing=True": model.supports_gradient_checkpointing and not _checkpoints_activations(args),
+        "optim=adafactor": plain_adamw and args.label_optimizer == "adamw" and not args.sparse_embeddings,
+        "shard_labels=True": args.world_size > 1 and not args.shard_labels,
+    }
+    return tuple(option for option, helps in options.items() if helps)
+
+
+def _checkpoints_activations(args: XMTCTrainingArguments) -> bool:
+    # The first name is that of transformers 5.24, the second that of earlier versions.
+    return bool(getattr(args, "activation_checkpointing", None) or getattr(args, "gradient_checkpointing", None))
 
 
 def _part_of(model: nn.Module, processes: int) -> nn.Module:
@@ -231,8 +251,7 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
     if sizes.is_eager or (args.device.type == "cpu" and sizes.attention_dropout > 0):
         layer += 3 * documents * sizes.heads * num_tokens**2
     hidden = sizes.layers * layer
-    # The first name is that of transformers 5.24, the second that of earlier versions.
-    if getattr(args, "activation_checkpointing", None) or getattr(args, "gradient_checkpointing", None):
+    if _checkpoints_activations(args):
         # The input of each layer, and all of one layer at a time.
         hidden = min(hidden, sizes.layers * documents * num_tokens * sizes.width + layer)
     hidden += layer  # gradients on their way through a layer

@@ -194,7 +194,6 @@ def refuse_unusable_options(trainer: Trainer) -> None:
         ValueError: If options, engine and what the trainer was given do not go together.
     """
     args, accelerator = trainer.args, trainer.accelerator
-    args.check_label_options()  # accelerate's configuration, and whoever changed them, may have made them contradict each other
     own_rules = {
         f"label_optimizer={args.label_optimizer!r}": args.label_optimizer != "adamw",
         f"label_learning_rate={args.label_learning_rate}": args.label_learning_rate is not None,
@@ -226,6 +225,7 @@ def refuse_unusable_options(trainer: Trainer) -> None:
                 f"{chosen}, but accelerate was started with {engine}, which shards the weights and updates them itself. Start it "
                 "without, or leave the option out."
             )
+    args.check_label_options()  # accelerate's configuration, and whoever changed them, may have made them contradict each other
     if args.n_gpu > 1:
         raise ValueError(
             f"{chosen} in one process with {args.n_gpu} GPUs, where torch.nn.DataParallel copies the model in every step. Start one "
