@@ -1,6 +1,7 @@
 """Fixtures for the models: every variant of every family, and what the libraries log."""
 
 import logging
+import sys
 
 import pytest
 from transformers import dynamic_module_utils
@@ -32,5 +33,8 @@ def warnings_logged(caplog: pytest.LogCaptureFixture):
 
 @pytest.fixture
 def modules_cache(tmp_path, monkeypatch):
-    """Keep code that is loaded with a model out of the user's cache."""
+    """Keep code that is loaded with a model out of the user's cache, and modules of other tests' models out of this one's way."""
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
+        monkeypatch.delitem(sys.modules, name)

@@ -116,3 +116,30 @@ def test_every_setting_comes_back_from_a_file(tmp_path):
         read = MeSHProbeNetConfig.from_pretrained(tmp_path)
         fields = {*MeSHProbeNetConfig.left_out_of_files, *TINY}
         assert {field: getattr(read, field) for field in fields} == {field: getattr(written, field) for field in fields}
+
+
+@pytest.mark.parametrize("bottleneck_size", [None, 5])
+def test_what_tokens_add_to_a_logit_sums_up_to_its_linear_part(bottleneck_size):
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 8, "hidden_size": 4, "num_hidden_layers": 1, "num_probes": 3, "cornet_num_blocks": 2}
+    config = MeSHProbeNetConfig(vocab_size=20, num_labels=7, pad_token_id=0, bottleneck_size=bottleneck_size, **sizes)
+    model = MeSHProbeNetForXMTC(config).eval()
+    input_ids = torch.tensor([[3, 4, 5, 6, 0, 0], [0, 0, 7, 8, 9, 3]])
+    label_ids = torch.tensor([[1, 6], [2, 2]])
+    found = model.token_weights(input_ids, None, label_ids)
+    assert found.shape == (2, 2, 6) and not found.masked_select((input_ids == 0)[:, None]).any()
+
+    contexts = model.encode(input_ids)[0].detach().requires_grad_()
+    logits = model.label_head.output(model.label_head.features(contexts))
+    for document in range(2):
+        for slot in range(2):
+            logit = logits[document, label_ids[document, slot]]
+            (gradient,) = torch.autograd.grad(logit, contexts, retain_graph=True)
+            linear_part = (gradient[document] * contexts[document]).sum()
+            torch.testing.assert_close(found[document, slot].sum(), linear_part)
+            if bottleneck_size is None:
+                torch.testing.assert_close(
+                    found[document, slot].sum(), logit - model.label_head.output.bias[label_ids[document, slot]]
+                )
+    with torch.no_grad():
+        torch.testing.assert_close(model.token_weights(input_ids[:1, :4], None, label_ids[:1]), found[:1, :, :4])

@@ -141,10 +141,12 @@ class LabelHead(nn.Module):
             self.shard.reduce(scores)
         return scores[own, : label_ids.shape[1]]
 
+    def raw_logits_of(self, features: Tensor, label_ids: Tensor) -> Tensor:
+        """Logits before CorNet of chosen labels (B, S), from what `features` gives."""
+        return (self.output.weight[label_ids] @ features[:, :, None]).squeeze(-1) + self.output.bias[label_ids]
+
     def _shortlist_scores(self, features: Tensor, label_ids: Tensor, cornet: CorNet | None) -> Tensor:
-        ids = label_ids.clamp(min=0)
-        weight = self.output.weight[ids]  # (B, S, H)
-        logits = (weight @ features[:, :, None]).squeeze(-1) + self.output.bias[ids]
+        logits = self.raw_logits_of(features, label_ids.clamp(min=0))
         if cornet is not None:
             logits = cornet.refine_shortlist(logits, label_ids, self._reduce)
         return logits.sigmoid().masked_fill(label_ids < 0, 0.0)

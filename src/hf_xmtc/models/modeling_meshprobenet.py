@@ -1,10 +1,11 @@
 """`MeSHProbeNetForXMTC`: a few probes read the states of a bidirectional LSTM by attention (CorNet §4.3)."""
 
+import torch
 from torch import Tensor, nn
 
 from .configuration_meshprobenet import MeSHProbeNetConfig
 from .modeling_xmtc import XMTCOutput
-from .word_encoders import BiLSTM, WordEmbedding, WordLevelModel
+from .word_encoders import AlignedWords, BiLSTM, WordEmbedding, WordLevelModel
 
 __all__ = ["MeSHProbeNetForXMTC"]
 
@@ -35,6 +36,7 @@ class MeSHProbeNetForXMTC(WordLevelModel):
     """
 
     config_class = MeSHProbeNetConfig
+    token_weight_kind = "contribution"
 
     def __init__(self, config: MeSHProbeNetConfig):
         super().__init__(config)
@@ -63,13 +65,35 @@ class MeSHProbeNetForXMTC(WordLevelModel):
             Features (B, M · 2H); word embeddings (B, T, E) and LSTM states (B, T, 2H); and the weights of the probes as one head
             with M queries, (B, 1, M, T). None where not asked for.
         """
-        words = self.align(input_ids, attention_mask)
-        embedded = self.words(words.ids, words.mask)  # (B, T, E)
-        states = self.bilstm(embedded, words.lengths)  # (B, T, 2H)
+        words, embedded, states = self._read(input_ids, attention_mask)
         contexts, weights = self.probes(states, words.read)
         shown = tuple(words.in_input_columns(layer) for layer in (embedded, states)) if output_hidden_states else None
         attentions = (words.in_input_columns(weights.mT).mT[:, None],) if output_attentions else None
         return contexts.flatten(1), shown, attentions
+
+    def _read(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[AlignedWords, Tensor, Tensor]:
+        """The words, their embeddings (B, T, E) and the LSTM's states (B, T, 2H)."""
+        words = self.align(input_ids, attention_mask)
+        embedded = self.words(words.ids, words.mask)
+        return words, embedded, self.bilstm(embedded, words.lengths)
+
+    def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
+        """What each token adds to the raw logits of chosen labels through the probes that read it, (B, S, T).
+
+        A context is a weighted sum of states, so token t adds Σ_m α_mt · (g_m · h_t), with g_m the gradient of the logit for the
+        context of probe m. Without a bottleneck these add up to the logit less its bias; with one to its linear part. CorNet
+        comes after it and is left out.
+        """
+        with torch.no_grad():
+            words, _, states = self._read(input_ids, attention_mask)
+            contexts, weights = self.probes(states, words.read)  # (B, M, S), (B, M, T)
+        with torch.enable_grad():
+            contexts = contexts.detach().requires_grad_()
+            logits = self.label_head.raw_logits_of(self.label_head.features(contexts.flatten(1)), label_ids)  # (B, S)
+            each = torch.eye(logits.shape[1], device=logits.device, dtype=logits.dtype)
+            (gradients,) = torch.autograd.grad(logits.sum(0), contexts, grad_outputs=each, is_grads_batched=True)
+        found = torch.einsum("sbmh,bth,bmt->bst", gradients, states, weights)
+        return words.in_input_columns(found.mT).mT
 
     def forward(
         self,

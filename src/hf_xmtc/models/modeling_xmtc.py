@@ -126,6 +126,27 @@ class XMTCPreTrainedModel(PreTrainedModel):
             raise ValueError(f"{sorted(unknown)} are no label matrices of this model: {sorted(self.label_matrices())}.")
         self.label_head.updates = updates
 
+    # What `token_weights` gives: "attention" or "contribution" (see `explanation.Explanation`); None where there is nothing.
+    token_weight_kind: str | None = None
+
+    def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
+        """How much each token matters for chosen labels; what that means is said in ``token_weight_kind``.
+
+        Args:
+            input_ids: (B, T).
+            attention_mask: (B, T), or None.
+            label_ids: Labels of each document, (B, S).
+
+        Returns:
+            (B, S, T), 0 at padding.
+
+        Raises:
+            ValueError: If the family has no such weights.
+        """
+        raise ValueError(
+            f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC and MeSHProbeNetForXMTC have."
+        )
+
     def check_tokenizer(self, tokenizer: Any) -> None:
         """Refuse a tokenizer whose ids this model cannot read; families add their own demands."""
         rows = self.get_input_embeddings().num_embeddings

@@ -1,10 +1,13 @@
 """`XMTCPipeline`: texts in, ranked labels out."""
 
+import difflib
 from typing import Any
 
 import torch
 from transformers import Pipeline
 from transformers.utils import logging
+
+from .explanation import Explanation, TokenWeight
 
 __all__ = ["XMTCPipeline"]
 
@@ -83,12 +86,62 @@ class XMTCPipeline(Pipeline):
             return []
         return super().__call__(inputs, **kwargs)
 
-    def preprocess(self, text: str, max_length: int | None = None) -> dict:
+    def explain(self, text: str, label: str | None = None, max_length: int | None = None) -> Explanation:
+        """Which tokens of a text speak for a label, by models that weigh the tokens for each label.
+
+        Args:
+            text: A text.
+            label: A label, as the pipeline answers it; by default the best one.
+            max_length: As for `__call__`.
+
+        Returns:
+            The weights; in a notebook they show themselves as a heat map, and ``hf_xmtc.analysis.plot_explanation`` makes a picture.
+
+        Raises:
+            ValueError: If the model has no such label, or no weights of tokens.
+        """
+        if self.model.token_weight_kind is None:
+            self.model.token_weights(None, None, None)  # says which families have them
+        encoding = self.preprocess(text, max_length, return_offsets_mapping=True, return_special_tokens_mask=True)
+        places, special = (encoding.pop(name)[0].tolist() for name in ("offset_mapping", "special_tokens_mask"))
+        inputs = self._ensure_tensor_on_device(encoding, device=self.device)
+        names = self.model.config.label_names
+        with torch.no_grad():
+            logits = self.model(**inputs).logits[0]  # (L,)
+            label_id = int(logits.argmax()) if label is None else self._label_id(label)
+            chosen = torch.tensor([[label_id]], device=self.device)
+            weights = self.model.token_weights(inputs["input_ids"], inputs.get("attention_mask"), chosen)[0, 0]
+        tokens = self.tokenizer.convert_ids_to_tokens(encoding["input_ids"][0].long())
+        weights = weights.float().tolist()[: len(tokens)]  # a text without tokens is read as one position
+        return Explanation(
+            text=text,
+            label=names[label_id],
+            name=names.name_of(label_id),
+            score=float(logits[label_id].sigmoid()),
+            kind=self.model.token_weight_kind,
+            tokens=[
+                TokenWeight(token, *place, weight)
+                for token, place, is_special, weight in zip(tokens, places, special, weights, strict=True)
+                if not is_special
+            ],
+        )
+
+    def _label_id(self, label: str) -> int:
+        ids = self.model.config.label_names.ids
+        if label not in ids:
+            close = difflib.get_close_matches(label, ids, n=3)
+            hint = f" Close to it: {', '.join(close)}." if close else ""
+            raise ValueError(
+                f"The model has no label {label!r} among its {len(ids)}.{hint} Give it as the pipeline answers it."
+            )
+        return ids[label]
+
+    def preprocess(self, text: str, max_length: int | None = None, **extra: bool) -> dict:
         if not isinstance(text, str):
             raise TypeError(
                 f"A text must be a string, got {type(text).__name__}: {text!r:.80}. Pass a string or a list of strings."
             )
-        return self.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
+        return self.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt", **extra)
 
     def _forward(self, model_inputs: dict, top_k: int | None = DEFAULT_TOP_K) -> dict:
         output = self.model(**model_inputs, top_k=top_k or self.model.config.num_labels)

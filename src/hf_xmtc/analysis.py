@@ -1,0 +1,70 @@
+"""Pictures of what models do."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hf_xmtc.models.explanation import Explanation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_explanation"]
+
+LINE_HEIGHT = 0.3  # inches
+FONT_SIZE = 11
+
+
+def plot_explanation(explanation: Explanation, path: str | Path | None = None, width: float = 8.0) -> "Figure":
+    """Draw the text of an explanation as a heat map: red words speak for the label, blue ones against it.
+
+    Args:
+        explanation: What ``pipeline(…).explain(text, label)`` gives.
+        path: Where to save the picture, as PNG, SVG or PDF by its ending; None for not at all.
+        width: Width in inches; the height follows from the text.
+
+    Returns:
+        The figure.
+
+    Source: AttentionXML, figure 2.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, 1.0))
+    renderer = FigureCanvasAgg(figure).get_renderer()
+
+    def draw(x: float, line: int, text: str, **style) -> float:
+        """Write at ``x`` inches from the left; where it ends."""
+        drawn = figure.text(x, line, text, fontsize=FONT_SIZE, va="baseline", parse_math=False, **style)
+        return x + drawn.get_window_extent(renderer).width / figure.dpi
+
+    # Written on numbered lines first; when their number is known, the figure gets its height and the texts their places.
+    margin = 0.15
+    draw(margin, 0, f"{explanation.name}  {explanation.score:.3f}  ({explanation.kind})", weight="bold")
+    x, line = margin, 1
+    for word, colour in _words(explanation):
+        end = draw(x, line, word, bbox={"facecolor": colour, "edgecolor": "none", "pad": 1.5})
+        if end > width - margin and x > margin:
+            figure.texts[-1].remove()
+            x, line = margin, line + 1
+            end = draw(x, line, word, bbox={"facecolor": colour, "edgecolor": "none", "pad": 1.5})
+        x = end + 0.06
+    height = (line + 1) * LINE_HEIGHT + margin
+    figure.set_size_inches(width, height)
+    for text in figure.texts:
+        x, line = text.get_position()
+        text.set_position((x / width, 1 - (line + 1) * LINE_HEIGHT / height))
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _words(explanation: Explanation) -> list[tuple[str, tuple[float, float, float]]]:
+    """The text in pieces with their colours: tokens, and the white pieces between them."""
+    pieces, end = [], 0
+    for token, colour in zip(explanation.tokens, explanation.colours(), strict=True):
+        pieces.append((explanation.text[end : token.start], (1.0, 1.0, 1.0)))
+        pieces.append((explanation.text[max(token.start, end) : token.end], colour))
+        end = max(end, token.end)
+    pieces.append((explanation.text[end:], (1.0, 1.0, 1.0)))
+    return [(word, colour) for piece, colour in pieces for word in piece.split()]

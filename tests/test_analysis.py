@@ -1,0 +1,35 @@
+import matplotlib.image
+import pytest
+
+from hf_xmtc.analysis import plot_explanation
+from hf_xmtc.models.explanation import Explanation, TokenWeight
+
+TEXT = "a $fast$ window manager for the X Window System " * 4
+
+
+def explain() -> Explanation:
+    tokens, start = [], 0
+    for position, word in enumerate(TEXT.split()):
+        start = TEXT.index(word, start)
+        tokens.append(TokenWeight(word.lower(), start, start + len(word), 1.0 if word == "manager" else -0.01 * position))
+        start += len(word)
+    return Explanation(TEXT, "interface::x11", "interface: x11", 0.9, "contribution", tokens)
+
+
+def test_a_picture_shows_every_word_within_its_width_and_the_strongest_in_red(tmp_path):
+    figure = plot_explanation(explain(), tmp_path / "heat.png", width=4.0)
+    heading, *words = figure.texts
+    assert heading.get_text() == "interface: x11  0.900  (contribution)"
+    assert [text.get_text() for text in words] == TEXT.split()
+    extents = [text.get_window_extent() for text in words]
+    width, height = figure.get_size_inches() * figure.dpi
+    assert all(box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height for box in extents)
+    assert len({round(box.y0) for box in extents}) > 2  # several lines
+    red, green, blue, _ = words[3].get_bbox_patch().get_facecolor()
+    assert red > 0.8 and green < 0.5 and blue < 0.5
+    assert matplotlib.image.imread(tmp_path / "heat.png").shape[1] == 600
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_a_text_without_words_is_a_heading(text):
+    assert len(plot_explanation(Explanation(text, "x", "x", 0.1, "attention", [])).texts) == 1
