@@ -78,3 +78,20 @@ def test_lstm_states_equal_the_authors(name):
     expected = golden["mid.bilstm_out"]  # as long as the longest document
     assert_close(states[:, : expected.shape[1]], expected, 1e-5, "states")
     assert (states[:, expected.shape[1] :] == 0).all()
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("lengths", [[5, 1, 3, 7], [2, 1, 1, 2], [7, 7, 7, 7]], ids=str)
+def test_an_lstm_for_each_direction_gives_the_states_and_gradients_of_a_packed_one(num_layers, lengths):
+    torch.manual_seed(0)
+    lstm = BiLSTM(3, 4, num_layers, dropout=0.0).double()
+    torch.nn.init.normal_(lstm.initial_state)
+    embedded, lengths = torch.randn(4, 7, 3, dtype=torch.float64, requires_grad=True), torch.tensor(lengths)
+    cells, hidden = (state.contiguous() for state in lstm.initial_state.expand(-1, 4, -1).chunk(2))
+    inputs = [embedded, *lstm.parameters()]
+    weights = torch.randn(4, 7, 8, dtype=torch.float64)
+    found = []
+    for states in (lstm._run_packed(embedded, lengths, hidden, cells), lstm(embedded, lengths)):
+        found.append([states, *torch.autograd.grad((states * weights).sum(), inputs, retain_graph=True)])
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-12)
+    assert not found[1][0][torch.arange(7) >= lengths[:, None]].any()

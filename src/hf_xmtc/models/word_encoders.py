@@ -77,11 +77,37 @@ class BiLSTM(GradientCheckpointingLayer):
 
     def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
         """Return the states of both directions, (B, T, 2H), zero behind the ``lengths`` (B,) first positions."""
-        cells, hidden = self.initial_state.expand(-1, len(embedded), -1).chunk(2)  # (2 · layers, B, H) each
+        cells, hidden = (state.contiguous() for state in self.initial_state.expand(-1, len(embedded), -1).chunk(2))
+        run = self._run_one_way if embedded.device.type == "cpu" else self._run_packed
+        return self.dropout(run(embedded, lengths, hidden, cells))
+
+    def _run_packed(self, embedded: Tensor, lengths: Tensor, hidden: Tensor, cells: Tensor) -> Tensor:
         packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        states, _ = self.lstm(packed, (hidden.contiguous(), cells.contiguous()))
-        states, _ = pad_packed_sequence(states, batch_first=True, total_length=embedded.shape[1])
-        return self.dropout(states)
+        states, _ = self.lstm(packed, (hidden, cells))
+        return pad_packed_sequence(states, batch_first=True, total_length=embedded.shape[1])[0]
+
+    def _run_one_way(self, embedded: Tensor, lengths: Tensor, hidden: Tensor, cells: Tensor) -> Tensor:
+        """The same by an LSTM for each direction over padded documents, which on a CPU takes a third to a tenth of the time.
+
+        Documents begin in the first column, so the forward direction never reads padding before a word; the backward direction
+        reads each document turned round.
+        """
+        longest = int(lengths.max())
+        columns = torch.arange(longest, device=lengths.device)
+        inside = columns < lengths[:, None]  # (B, T)
+        turned = torch.where(inside, lengths[:, None] - 1 - columns, columns)[:, :, None]  # its own inverse
+        states = embedded[:, :longest]
+        for layer in range(self.lstm.num_layers):
+            found = []
+            for direction in range(2):
+                place = 2 * layer + direction
+                read = states.gather(1, turned.expand_as(states)) if direction else states
+                start = (hidden[place, None], cells[place, None])
+                weights = self.lstm.all_weights[place]
+                written, *_ = torch.lstm(read, start, weights, True, 1, 0.0, self.training, False, True)
+                found.append(written.gather(1, turned.expand_as(written)) if direction else written)
+            states = torch.cat(found, dim=-1)
+        return nn.functional.pad(states * inside[:, :, None], (0, 0, 0, embedded.shape[1] - longest))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
