@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
+from .models.configuration_attentionxml import AttentionXMLConfig
 from .models.configuration_bertxml import BertXMLConfig
 from .models.configuration_meshprobenet import MeSHProbeNetConfig
 from .models.configuration_xmlcnn import XMLCNNConfig
 from .models.configuration_xmlrnn import XMLRNNConfig
 from .models.label_names import LabelNames
+from .models.modeling_attentionxml import AttentionXMLForXMTC
 from .models.modeling_bertxml import BertXMLForXMTC
 from .models.modeling_meshprobenet import MeSHProbeNetForXMTC
 from .models.modeling_xmlcnn import XMLCNNForXMTC
@@ -32,6 +34,8 @@ _LAZY = {
 }
 
 __all__ = [
+    "AttentionXMLConfig",
+    "AttentionXMLForXMTC",
     "BertXMLConfig",
     "BertXMLForXMTC",
     "LabelNames",
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
     from .training import XMTCTrainer, XMTCTrainingArguments
 
 for _config, _model in [
+    (AttentionXMLConfig, AttentionXMLForXMTC),
     (BertXMLConfig, BertXMLForXMTC),
     (MeSHProbeNetConfig, MeSHProbeNetForXMTC),
     (XMLCNNConfig, XMLCNNForXMTC),

@@ -8,6 +8,8 @@ import torch
 from transformers import AutoConfig
 
 from hf_xmtc import (
+    AttentionXMLConfig,
+    AttentionXMLForXMTC,
     BertXMLConfig,
     BertXMLForXMTC,
     MeSHProbeNetConfig,
@@ -108,6 +110,13 @@ def _meshprobenet(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
     return _of_words(MeSHProbeNetConfig, MeSHProbeNetForXMTC, dropouts, **{**sizes, **family_settings})
 
 
+def _attentionxml(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
+    # Wide embeddings, or the attention of all labels is nearly the same and so are their logits.
+    sizes = {"hidden_size": 8, "linear_sizes": [10, 6], "embedding_initializer_range": 3.0}
+    dropouts = ("embedding_dropout", "hidden_dropout_prob")
+    return _of_words(AttentionXMLConfig, AttentionXMLForXMTC, dropouts, **{**sizes, **family_settings})
+
+
 def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     named = {"label_names", "id2label", "num_labels"} & settings.keys()
     return settings if named else {"num_labels": NUM_LABELS, **settings}
@@ -145,6 +154,8 @@ FAMILIES = [
     Family("xmlcnn", _xmlcnn()),
     Family("xmlcnn-padded", _xmlcnn(pooling="padded", padded_length=32)),
     Family("xmlrnn", _xmlrnn()),
+    Family("attentionxml", _attentionxml()),
+    Family("attentionxml-blocks", _attentionxml(label_memory_mib=0, label_block_size=2)),
     Family("meshprobenet", _meshprobenet()),
     Family("meshprobenet-bottleneck", _meshprobenet(bottleneck_size=10)),
 ]

@@ -15,10 +15,14 @@ def assert_same(ours: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(ours, expected, rtol=2e-6, atol=2e-6)
 
 
-def what_can_be_asked_for(model) -> dict[str, bool]:
-    """Attention weights and hidden states, of the families that have them."""
-    names = ("output_attentions", "output_hidden_states")
-    return {name: True for name in names if name in inspect.signature(model.forward).parameters}
+def what_can_be_asked_for(model, num_documents: int) -> dict[str, bool | torch.Tensor]:
+    """Attention weights and hidden states, of the families that have them, and whose attention where that must be said."""
+    asked = {
+        "output_attentions": True,
+        "output_hidden_states": True,
+        "attention_labels": torch.tensor([[3, 0]] * num_documents),
+    }
+    return {name: value for name, value in asked.items() if name in inspect.signature(model.forward).parameters}
 
 
 # ---- saving and opening ----------------------------------------------------------------------------------------------------
@@ -300,11 +304,11 @@ def test_attention_weights_and_hidden_states_come_on_request(model):
     batch = make_batch(model, [SHORT, LONG])
     plain = model(**batch)
     assert set(plain) == {"logits"}
-    requests = what_can_be_asked_for(model)
+    requests = what_can_be_asked_for(model, num_documents=2)
     output = model(**batch, **requests)
     torch.testing.assert_close(output.logits, plain.logits, rtol=0, atol=1e-5)
     num_tokens = batch["input_ids"].shape[1]
-    assert set(output) == {"logits", *(name.removeprefix("output_") for name in requests)}
+    assert set(output) == {"logits", *(name.removeprefix("output_") for name in requests if name.startswith("output_"))}
     for weights in output.attentions or ():
         assert weights.shape[0] == 2 and weights.dim() == 4 and weights.shape[3] == num_tokens
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
@@ -319,7 +323,7 @@ def test_attention_weights_and_hidden_states_come_on_request(model):
 @torch.no_grad()
 def test_attention_weights_stand_in_the_columns_of_the_input_when_padding_is_on_the_left(family):
     model = family.build()
-    requests = what_can_be_asked_for(model)
+    requests = what_can_be_asked_for(model, num_documents=1)
     right = model(**make_batch(model, [SHORT], length=10), **requests)
     left = model(**make_batch(model, [SHORT], length=10, left=True), **requests)
     num_tokens = len(SHORT) + len(getattr(model.config, "cls_token_ids", []))

@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from hf_xmtc.models.cornet import ACTIVATIONS, CorNet
-from hf_xmtc.models.label_head import LabelHead, loss_divisor
+from hf_xmtc.models.label_head import LabelHead
+from hf_xmtc.models.label_head_base import loss_divisor
 from hf_xmtc.models.label_losses import LABEL_LOSSES
 from models.dense_scoring import (
     BLOCK_SIZES,

@@ -10,7 +10,8 @@ from models.families import NUM_LABELS, SHORT, make_batch, overwrite_parameters
 def label_parameters(model) -> list[str]:
     """Names of the parameters whose shape depends on the number of labels."""
     cornet = [f"cornet.blocks.{index}" for index in range(model.config.cornet_num_blocks)]
-    names = ["label_head.output.weight", "label_head.output.bias"]
+    has_attention = model.config.model_type == "attentionxml"
+    names = ["label_head.attention.weight"] if has_attention else ["label_head.output.weight", "label_head.output.bias"]
     names += [f"{block}.{part}" for block in cornet for part in ("to_context.weight", "to_labels.weight", "to_labels.bias")]
     return names
 

@@ -1,10 +1,12 @@
 """The model families by the name that ``--model_family`` takes."""
 
+from hf_xmtc.models.configuration_attentionxml import AttentionXMLConfig
 from hf_xmtc.models.configuration_bertxml import BertXMLConfig
 from hf_xmtc.models.configuration_meshprobenet import MeSHProbeNetConfig
 from hf_xmtc.models.configuration_xmlcnn import XMLCNNConfig
 from hf_xmtc.models.configuration_xmlrnn import XMLRNNConfig
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
+from hf_xmtc.models.modeling_attentionxml import AttentionXMLForXMTC
 from hf_xmtc.models.modeling_bertxml import BertXMLForXMTC
 from hf_xmtc.models.modeling_meshprobenet import MeSHProbeNetForXMTC
 from hf_xmtc.models.modeling_xmlcnn import XMLCNNForXMTC
@@ -14,6 +16,7 @@ from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 __all__ = ["FAMILIES", "family_named"]
 
 FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
+    AttentionXMLConfig.model_type: (AttentionXMLConfig, AttentionXMLForXMTC),
     BertXMLConfig.model_type: (BertXMLConfig, BertXMLForXMTC),
     MeSHProbeNetConfig.model_type: (MeSHProbeNetConfig, MeSHProbeNetForXMTC),
     XMLCNNConfig.model_type: (XMLCNNConfig, XMLCNNForXMTC),

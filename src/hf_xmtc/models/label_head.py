@@ -1,36 +1,18 @@
-"""`LabelHead`: hidden state → one logit per label, with the loss and top-k that every family uses."""
-
-from collections.abc import Callable
+"""`LabelHead`: hidden state → one linear score per label, the output layer of most families."""
 
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .cornet import CorNet, CorNetMatrices
-from .label_block_loss import block_loss
-from .label_losses import LABEL_LOSSES
-from .label_positives import positive_ids
-from .label_scorer import LabelScorer, LinearHead, RowUpdate, ScorerSettings
-from .label_shard import LabelShard
-from .label_topk import block_topk, exact_topk
+from .cornet import CorNet
+from .label_head_base import BaseLabelHead
+from .label_scorer import LabelMatrix, LinearHead
 
-__all__ = ["LabelHead", "loss_divisor"]
+__all__ = ["LabelHead"]
 
 
-def loss_divisor(num_documents: int, num_labels: int, reduction: str) -> int:
-    """What a sum over documents and labels is divided by: ``mean`` B · L, ``sum_labels`` B, ``sum`` 1."""
-    divisors = {"mean": num_documents * num_labels, "sum_labels": num_documents, "sum": 1}
-    if reduction not in divisors:
-        raise ValueError(f"reduction={reduction!r} is none of {', '.join(divisors)}.")
-    return max(1, divisors[reduction])  # the loss of no documents is 0
-
-
-class LabelHead(nn.Module):
-    """The output layer: one linear score per label, optionally through a bottleneck, and through CorNet where one is given.
-
-    Loss and top-k go through the labels in blocks: their memory is set by ``block_size`` and ``memory_mib`` and not by the
-    number of labels, and so is that of the backward pass, which computes logits again where they were not kept. `logits` gives
-    all of them at once, for label sets where that is affordable.
+class LabelHead(BaseLabelHead):
+    """One linear score per label of a hidden state (B, H), optionally through a bottleneck, and through CorNet where one is given.
 
     Args:
         in_features: Width H of the document's hidden state.
@@ -52,209 +34,57 @@ class LabelHead(nn.Module):
         loss: str = "bce",
         loss_settings: dict[str, float] | None = None,
     ):
-        super().__init__()
-        self.num_labels = num_labels
-        self.block_size, self.memory_mib = block_size, memory_mib
-        if loss not in LABEL_LOSSES:
-            raise ValueError(f"loss={loss!r} is none of {', '.join(LABEL_LOSSES)}.")
-        self.label_loss = LABEL_LOSSES[loss](**(loss_settings or {}))
+        super().__init__(num_labels, block_size, memory_mib, loss, loss_settings)
         self.bottleneck = nn.Linear(in_features, bottleneck_size) if bottleneck_size else None
         self.output = nn.Linear(bottleneck_size or in_features, num_labels)
-        # Zero stands for a weight that nobody has set yet.
-        self.register_buffer("positive_weight", torch.zeros(num_labels) if self.label_loss.weighs_labels else None)
-        # What takes the gradients of the label matrices in the backward pass; see XMTCPreTrainedModel.update_labels_in_backward.
-        self.updates: dict[str, RowUpdate] | None = None
-        # This process's part of the labels, where `shard_labels` has spread them over several; the matrices hold only its rows.
-        self.shard: LabelShard | None = None
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Xavier-uniform weights and the biases of `torch.nn.Linear`, as the CorNet authors initialise their classifiers."""
+        super().reset_parameters()
         for linear in filter(None, (self.bottleneck, self.output)):
             bound = linear.in_features**-0.5
             init.xavier_uniform_(linear.weight)
             init.uniform_(linear.bias, -bound, bound)
-        if self.positive_weight is not None:
-            init.zeros_(self.positive_weight)
 
-    @property
-    def own_labels(self) -> slice:
-        """The labels whose rows this process holds: all, unless they are spread over processes."""
-        return slice(0, self.num_labels) if self.shard is None else slice(self.shard.start, self.shard.stop)
-
-    def features(self, hidden: Tensor) -> Tensor:
-        """What the labels are scored from: ``hidden`` (B, H), or the bottleneck's output."""
+    def source(self, hidden: Tensor) -> Tensor:
+        """``hidden`` (B, H) itself, or the bottleneck's output."""
         return hidden if self.bottleneck is None else nn.functional.elu(self.bottleneck(hidden))
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        return self.logits(hidden)
+    @property
+    def linear_head(self) -> LinearHead:
+        return LinearHead(self.output.weight, self.output.bias)
 
-    def logits(self, hidden: Tensor, cornet: CorNet | None = None) -> Tensor:
-        """Logits of all labels, (B, L): raw, or refined by CorNet.
+    @property
+    def label_bias(self) -> nn.Parameter:
+        return self.output.bias
 
-        Raises:
-            ValueError: If their gradient is asked for although label matrices are updated in the backward pass or sharded.
-        """
-        self._refuse_gradient("the logits of all labels")
+    def raw_logits(self, hidden: Tensor) -> Tensor:
+        return self.output(self.source(hidden))
+
+    def raw_logits_of(self, hidden: Tensor, label_ids: Tensor) -> Tensor:
+        return self._of_source(self.source(hidden), label_ids)
+
+    def _of_source(self, source: Tensor, label_ids: Tensor) -> Tensor:
+        weight = self.output.weight[label_ids]  # (B, S, d)
+        return (weight @ source[:, :, None]).squeeze(-1) + self.output.bias[label_ids]
+
+    def _shortlist_scores(self, hidden: Tensor, label_ids: Tensor, cornet: CorNet | None) -> Tensor:
         if self.shard is None:
-            logits = self.output(self.features(hidden))
-            return cornet(logits) if cornet is not None else logits
+            return super()._shortlist_scores(hidden, label_ids, cornet)
         with torch.no_grad():
-            features, _, own = self.shard.join(self.features(hidden))
-            scorer = self._scorer(features, None, cornet)
-            scorer.read_contexts()
-            blocks = [scorer.stages(start, stop, len(scorer.cornet))[-1] for start, stop in scorer.blocks()]
-            return self.shard.split(torch.cat(blocks).t(), self.shard.sizes, own)
-
-    def scores_for(self, hidden: Tensor, label_ids: Tensor, cornet: CorNet | None = None) -> Tensor:
-        """Scores (after the sigmoid) of chosen labels.
-
-        Their gradient, where one is asked for, is dense: it is as large as the weights.
-
-        Args:
-            hidden: (B, H).
-            label_ids: A shortlist per document, (B, S), padded with -100; the scores there are 0.
-            cornet: Refines them as if all labels outside the shortlist had probability 0.
-
-        Returns:
-            (B, S).
-
-        Raises:
-            ValueError: If a label id is outside 0 … L-1, or their gradient is asked for although label matrices are updated in the
-                backward pass or sharded.
-        """
-        self._refuse_gradient("the scores of a shortlist")
-        present = label_ids >= 0
-        wrong = (~present & (label_ids != -100)) | (label_ids >= self.num_labels)
-        if bool(wrong.any()):
-            raise ValueError(
-                f"The shortlist holds label id {int(label_ids[wrong][0])}, but the ids are 0 … {self.num_labels - 1} "
-                f"(num_labels={self.num_labels}), and -100 for padding."
-            )
-        features = self.features(hidden)
-        if self.shard is None:
-            return self._shortlist_scores(features, label_ids, cornet)
-        with torch.no_grad():
-            features, joined_ids, own = self.shard.join(features, label_ids)
-            scores = self._shortlist_scores(features, joined_ids, cornet)  # 0 for labels of other processes
+            source, joined_ids, own = self.shard.join(self.source(hidden), label_ids)
+            # Scores are 0 for labels of other processes.
+            scores = self._scores(self._of_source(source, joined_ids.clamp(min=0)), joined_ids, cornet)
             self.shard.reduce(scores)
         return scores[own, : label_ids.shape[1]]
 
-    def raw_logits_of(self, features: Tensor, label_ids: Tensor) -> Tensor:
-        """Logits before CorNet of chosen labels (B, S), from what `features` gives."""
-        return (self.output.weight[label_ids] @ features[:, :, None]).squeeze(-1) + self.output.bias[label_ids]
-
-    def _shortlist_scores(self, features: Tensor, label_ids: Tensor, cornet: CorNet | None) -> Tensor:
-        logits = self.raw_logits_of(features, label_ids.clamp(min=0))
-        if cornet is not None:
-            logits = cornet.refine_shortlist(logits, label_ids, self._reduce)
-        return logits.sigmoid().masked_fill(label_ids < 0, 0.0)
-
-    def loss(self, hidden: Tensor, labels: Tensor, reduction: str = "mean", cornet: CorNet | None = None) -> Tensor:
-        """The loss over all labels, block by block.
-
-        Args:
-            hidden: (B, H).
-            labels: Padded label ids (B, P) or a float multi-hot matrix (B, L).
-            reduction: ``mean`` over B × L, ``sum_labels`` (sum over labels, mean over documents) or ``sum``.
-            cornet: Takes the raw logits to those that the loss is of.
-
-        Returns:
-            Scalar loss in float32 (float64 for float64 weights).
-
-        Raises:
-            ValueError: If there is not one row of labels per document, an id is out of range, or label weights are missing.
-        """
-        features = self.features(hidden)
-        positives = self._positives(labels, len(features))
-        if self.shard is not None:
-            features, positives, _ = self.shard.join(features, positives)
-        head, blocks, settings = self._parts(cornet)
-        total = block_loss(features, head, blocks, positives, self.label_loss, settings, self.positive_weight, self.updates)
-        return total / loss_divisor(len(positives), self.num_labels, reduction)
-
-    def loss_of(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """The same loss of logits (B, L) that exist already; arguments as in `loss`."""
-        positives = self._positives(labels, len(logits))
-        total = block_loss(logits, None, [], positives, self.label_loss, ScorerSettings(memory_mib=0), self.positive_weight)
-        return total / loss_divisor(len(positives), self.num_labels, reduction)
-
-    @torch.no_grad()
-    def topk(self, hidden: Tensor, k: int, cornet: CorNet | None = None) -> tuple[Tensor, Tensor]:
-        """The k best labels of each document, merged over label blocks.
-
-        Returns:
-            Scores (after the sigmoid) and label ids, (B, min(k, L)), ordered by logit, equal logits by lower id.
-
-        Raises:
-            ValueError: If k is less than 1.
-        """
-        scores, label_ids, _ = self.topk_and_loss(hidden, k, cornet=cornet)
-        return scores, label_ids
-
-    @torch.no_grad()
-    def topk_and_loss(
-        self, hidden: Tensor, k: int, labels: Tensor | None = None, reduction: str = "mean", cornet: CorNet | None = None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """`topk`, and `loss` where there are labels, both from one pass and without gradient."""
-        features = self.features(hidden)
-        positives = self._positives(labels, len(features)) if labels is not None else None
-        if self.shard is not None:
-            features, positives, own = self.shard.join(features, positives)
-        with torch.autocast(features.device.type, enabled=False):  # as for the loss
-            scorer = self._scorer(features, positives, cornet)
-            scorer.read_contexts()
-            logits, label_ids, loss = block_topk(scorer, k)
-        if loss is not None:
-            loss = loss.to(scorer.dtype) / loss_divisor(len(features), self.num_labels, reduction)
-        if self.shard is not None:
-            widths = [min(k, size) for size in self.shard.sizes]
-            logits = self.shard.split(logits, widths, own)
-            label_ids = self.shard.split(label_ids + self.shard.start, widths, own)
-            # Lower ranks hold lower ids, so a tie by position is a tie by id.
-            logits, places = exact_topk(logits, k)
-            label_ids = label_ids.gather(1, places)
-        return logits.sigmoid(), label_ids, loss
-
-    def _scorer(self, features: Tensor, positives: Tensor | None, cornet: CorNet | None) -> LabelScorer:
-        head, blocks, settings = self._parts(cornet)
-        return LabelScorer(features, head, blocks, settings, self.label_loss, positives, self.positive_weight)
-
-    def _parts(self, cornet: CorNet | None) -> tuple[LinearHead, list[CorNetMatrices], ScorerSettings]:
-        """What takes features to logits, and how its blocks are gone through."""
-        head = LinearHead(self.output.weight, self.output.bias)
-        blocks, activation = (cornet.matrices(), cornet.activation) if cornet is not None else ([], "sigmoid")
-        return head, blocks, ScorerSettings(activation, self.block_size, self.memory_mib, self._reduce)
-
-    @property
-    def _reduce(self) -> Callable[[Tensor], None] | None:
-        return self.shard.reduce if self.shard is not None else None
-
-    def _refuse_gradient(self, wanted: str) -> None:
-        if torch.is_grad_enabled() and (self.updates is not None or self.shard is not None):
-            cause = "are updated in the backward pass, block by block" if self.shard is None else "are spread over processes"
-            raise ValueError(
-                f"The label matrices {cause}, but {wanted} were asked for with their gradient, which they would never get. Train on the "
-                "loss alone (top_k=0 with labels), or call this under torch.no_grad()."
-            )
-
-    def _positives(self, labels: Tensor, num_documents: int) -> Tensor:
-        positives = positive_ids(labels, self.num_labels)
-        if len(positives) != num_documents:
-            raise ValueError(
-                f"labels has {len(positives)} rows but there are {num_documents} documents. Give one row of labels per document, "
-                "-100 in all of it for a document without labels."
-            )
-        if self.positive_weight is not None and not bool(self.positive_weight.all()):
-            raise ValueError(
-                f"The loss weighs labels, but {int((self.positive_weight == 0).sum())} of the {self.num_labels} weights are not "
-                "set. XMTCTrainer sets them from the training labels; elsewhere call hf_xmtc.training.initialize_label_weights."
-            )
-        return positives
+    def matrices(self) -> dict[str, LabelMatrix]:
+        weight, bias = self.output.weight, self.output.bias
+        return {"output": LabelMatrix(weight, bias, [weight, bias])}
 
     def resize_labels(self, kept_ids: Tensor) -> None:
-        """Follow a change of the label space; ``kept_ids`` as in `CorNet.resize_labels`."""
         old, kept = self.output, kept_ids >= 0
         self.output = nn.Linear(old.in_features, len(kept_ids), device=old.weight.device, dtype=old.weight.dtype)
         bottleneck, self.bottleneck = self.bottleneck, None

@@ -89,7 +89,7 @@ class MeSHProbeNetForXMTC(WordLevelModel):
             contexts, weights = self.probes(states, words.read)  # (B, M, S), (B, M, T)
         with torch.enable_grad():
             contexts = contexts.detach().requires_grad_()
-            logits = self.label_head.raw_logits_of(self.label_head.features(contexts.flatten(1)), label_ids)  # (B, S)
+            logits = self.label_head.raw_logits_of(contexts.flatten(1), label_ids)  # (B, S)
             each = torch.eye(logits.shape[1], device=logits.device, dtype=logits.dtype)
             (gradients,) = torch.autograd.grad(logits.sum(0), contexts, grad_outputs=each, is_grads_batched=True)
         found = torch.einsum("sbmh,bth,bmt->bst", gradients, states, weights)

@@ -11,6 +11,7 @@ from transformers.utils import ModelOutput, logging
 from .configuration_xmtc import XMTCConfig
 from .cornet import CorNet, CorNetBlock
 from .label_head import LabelHead
+from .label_head_base import BaseLabelHead
 from .label_names import LabelNames
 from .label_scorer import LabelMatrix, RowUpdate
 from .pipeline_xmtc import XMTCPipeline
@@ -47,7 +48,8 @@ class XMTCOutput(ModelOutput):
 class XMTCPreTrainedModel(PreTrainedModel):
     """Base of all families: a family encodes documents, this class scores the labels.
 
-    A family builds its encoder in ``__init__``, calls `build_label_scorer` and `post_init`, and ends its ``forward`` in `score`.
+    A family builds its encoder in ``__init__``, calls `build_label_scorer` (or `use_label_head` with a head of its own) and
+    `post_init`, and ends its ``forward`` in `score`.
     """
 
     config_class = XMTCConfig
@@ -58,28 +60,34 @@ class XMTCPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
 
     def build_label_scorer(self, in_features: int, bottleneck_size: int | None = None) -> None:
-        """Add the label head, and CorNet where the config asks for it."""
+        """Add a linear label head, and CorNet where the config asks for it."""
+        self.use_label_head(LabelHead(in_features, bottleneck_size=bottleneck_size, **self.label_settings()))
+
+    def label_settings(self) -> dict[str, Any]:
+        """What the config says to every kind of label head."""
         config = self.config
-        self.label_head = LabelHead(
-            in_features,
-            config.num_labels,
-            bottleneck_size,
-            config.label_block_size,
-            config.label_memory_mib,
-            config.label_loss,
-            config.label_loss_settings,
-        )
+        return {
+            "num_labels": config.num_labels,
+            "block_size": config.label_block_size,
+            "memory_mib": config.label_memory_mib,
+            "loss": config.label_loss,
+            "loss_settings": config.label_loss_settings,
+        }
+
+    def use_label_head(self, head: BaseLabelHead) -> None:
+        """Add a label head, and CorNet where the config asks for it."""
+        config, self.label_head = self.config, head
         self.cornet = (
             CorNet(config.num_labels, config.cornet_context_size, config.cornet_num_blocks, config.cornet_activation)
             if config.cornet_num_blocks
             else None
         )
 
-    def score(self, features: Tensor, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
+    def score(self, features: Any, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
         """Turn document features into an `XMTCOutput`.
 
         Args:
-            features: (B, H), the input of the label head.
+            features: The input of the label head; of a linear one (B, H).
             labels: Padded label ids (B, P) or a float multi-hot matrix (B, L).
             top_k: Return the best ``top_k`` labels instead of all logits, without ever holding (B, L); 0 for the loss alone.
             extra: Further output fields.
@@ -101,9 +109,8 @@ class XMTCPreTrainedModel(PreTrainedModel):
         return XMTCOutput(loss=loss, logits=logits, top_scores=top_scores, top_labels=top_labels, **extra)
 
     def label_matrices(self) -> dict[str, LabelMatrix]:
-        """The matrices with one row per label: ``label_head.output``, and two of every CorNet block."""
-        head = self.label_head.output
-        matrices = {"label_head.output": LabelMatrix(head.weight, head.bias, [head.weight, head.bias])}
+        """The matrices with one row per label: that of the label head, and two of every CorNet block."""
+        matrices = {f"label_head.{name}": matrix for name, matrix in self.label_head.matrices().items()}
         for index, block in enumerate(self.cornet.blocks if self.cornet is not None else ()):
             context, labels = block.to_context.weight, block.to_labels
             matrices[f"cornet.blocks.{index}.to_context"] = LabelMatrix(context.t(), None, [context])
@@ -223,7 +230,7 @@ class XMTCPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, (LabelHead, CorNetBlock)):
+        if isinstance(module, (BaseLabelHead, CorNetBlock)):
             module.reset_parameters()
         else:
             super()._init_weights(module)

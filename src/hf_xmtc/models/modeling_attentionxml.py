@@ -1,0 +1,100 @@
+"""`AttentionXMLForXMTC`: bidirectional LSTM, one attention per label, layers that all labels share."""
+
+from torch import Tensor
+
+from .configuration_attentionxml import AttentionXMLConfig
+from .label_attention import DocumentStates, LabelAttentionHead
+from .modeling_xmtc import XMTCOutput
+from .word_encoders import AlignedWords, BiLSTM, WordEmbedding, WordLevelModel
+
+__all__ = ["AttentionXMLForXMTC"]
+
+
+class AttentionXMLForXMTC(WordLevelModel):
+    """AttentionXML over all labels at once (flat), and CorNetAttentionXML with ``cornet_num_blocks`` > 0.
+
+    Its logits cost documents × labels × tokens, which is computed for a block of labels at a time and never held as a whole.
+    Attention weights are given for chosen labels only.
+
+    Source: AttentionXML (You et al., 2019), §3.2, and CorNet §4.4; equal to the code of both.
+    """
+
+    config_class = AttentionXMLConfig
+    token_weight_kind = "attention"
+
+    def __init__(self, config: AttentionXMLConfig):
+        super().__init__(config)
+        self.words = WordEmbedding(config)
+        self.bilstm = BiLSTM(config.embedding_size, config.hidden_size, config.num_hidden_layers, config.hidden_dropout_prob)
+        self.use_label_head(
+            LabelAttentionHead(2 * config.hidden_size, linear_sizes=config.linear_sizes, **self.label_settings())
+        )
+        self.post_init()
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[DocumentStates, AlignedWords, Tensor]:
+        """What the labels attend to.
+
+        Args:
+            input_ids: Word ids, (B, T).
+            attention_mask: 1 at words, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
+
+        Returns:
+            LSTM states (B, T, 2H); the words, which stand in the first columns there; and their embeddings (B, T, E).
+        """
+        words = self.align(input_ids, attention_mask)
+        embedded = self.words(words.ids, words.mask)
+        return DocumentStates(self.bilstm(embedded, words.lengths), words.read), words, embedded
+
+    def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
+        """Attention of chosen labels, (B, S, T): shares of the tokens that add up to 1."""
+        documents, words, _ = self.encode(input_ids, attention_mask)
+        return words.in_input_columns(self.label_head.attention_of(documents, label_ids).mT).mT
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        top_k: int | None = None,
+        attention_labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> XMTCOutput | tuple:
+        """Score the labels of a batch of documents.
+
+        Args:
+            input_ids: Word ids, (B, T).
+            attention_mask: 1 at words, 0 at padding, (B, T).
+            labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
+            top_k: Return scores and ids of the best labels instead of logits of all.
+            attention_labels: Labels whose attention ``output_attentions`` returns, (B, S).
+            output_attentions: Return attention weights, as one head with S queries (B, 1, S, T): of ``attention_labels``, or without
+                them of the ``top_k`` best labels.
+            output_hidden_states: Return word embeddings and LSTM states.
+            return_dict: False for a tuple.
+
+        Raises:
+            ValueError: If attention is asked for and neither ``attention_labels`` nor ``top_k`` says whose.
+        """
+        output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
+        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        if output_attentions and attention_labels is None and not top_k:
+            raise ValueError(
+                f"output_attentions=True, but attention of all {self.config.num_labels} labels is documents x labels x tokens. Name the "
+                "labels with attention_labels=… (B, S), or give top_k for those of the best ones."
+            )
+        documents, words, embedded = self.encode(input_ids, attention_mask)
+        shown = None
+        if output_hidden_states:
+            shown = tuple(words.in_input_columns(layer) for layer in (embedded, documents.states))
+        output = self.score(documents, labels, top_k, hidden_states=shown)
+        if output_attentions:
+            chosen = output.top_labels if attention_labels is None else attention_labels
+            weights = self.label_head.attention_of(documents, chosen)
+            output["attentions"] = (words.in_input_columns(weights.mT).mT[:, None],)
+        return output if return_dict is not False else output.to_tuple()
+
+
+AttentionXMLConfig.register_for_auto_class()
+AttentionXMLForXMTC.register_for_auto_class("AutoModelForSequenceClassification")
