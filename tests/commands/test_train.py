@@ -278,7 +278,7 @@ def test_only_the_first_documents_are_used_where_asked_for(train, unchecked, tmp
 
 
 def test_unknown_families_and_settings_are_refused(train, tmp_path):
-    with pytest.raises(SystemExit, match="model_family='bert' is unknown. The families are: bertxml"):
+    with pytest.raises(SystemExit, match="model_family='bert' is unknown. The families are: attentionxml, bertxml"):
         train(tmp_path / "run", model_family="bert")
     with pytest.raises(SystemExit, match="config_overrides names 'hiden_size', which BertXMLConfig does not have. It has: "):
         train(tmp_path / "run", config_overrides="hiden_size=3")
@@ -340,6 +340,7 @@ def test_a_pretrained_encoder_is_fine_tuned_and_leaves_no_trace_of_its_folder(tr
 
 TINY_WORD_FAMILIES = {
     "xmlcnn": {"embedding_size": 8, "num_filters": 4, "pool_size": 2, "bottleneck_size": 8},
+    "attentionxml": {"embedding_size": 8, "hidden_size": 8, "linear_sizes": [8]},
     "xmlrnn": {"embedding_size": 8, "hidden_size": 8, "linear_sizes": [8]},
     "meshprobenet": {"embedding_size": 8, "hidden_size": 8, "num_probes": 2},
 }

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC
+from hf_xmtc.models.label_shard import shard_labels
 from models.golden import assert_close, assert_gradients_close, load_golden, stored_parameters
 
 # Our names of the authors' parameters.
@@ -104,3 +105,32 @@ def test_attention_of_all_labels_is_refused():
     golden, settings = load_golden("attentionxml")
     with pytest.raises(ValueError, match="attention of all 23 labels .*attention_labels=.*or give top_k"):
         authors_model(golden, settings)(golden["input_ids"], output_attentions=True)
+
+
+def test_labels_that_read_tokens_are_not_spread_over_processes():
+    golden, settings = load_golden("attentionxml")
+    with pytest.raises(
+        ValueError, match="AttentionXMLForXMTC cannot be spread over processes: every label reads all tokens"
+    ):
+        shard_labels(authors_model(golden, settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hidden_size": 0}, "hidden_size=0, but a size is at least 1"),
+        ({"linear_sizes": [5, -1]}, r"linear_sizes=\[5, -1\], but a size is at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        AttentionXMLConfig(num_labels=2, **settings)
+
+
+def test_every_setting_comes_back_from_a_file(tmp_path):
+    for settings in ({}, {"embedding_dropout": 0.0, "linear_sizes": [], "label_memory_mib": 64.0}):
+        written = AttentionXMLConfig(num_labels=2, **settings)
+        written.save_pretrained(tmp_path)
+        read = AttentionXMLConfig.from_pretrained(tmp_path)
+        fields = AttentionXMLConfig.left_out_of_files
+        assert {field: getattr(read, field) for field in fields} == {field: getattr(written, field) for field in fields}

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC
 from hf_xmtc.data import label_counts
 from hf_xmtc.metrics import inverse_propensity
 from hf_xmtc.training import initialization, initialize_label_bias, initialize_label_weights
@@ -12,6 +13,12 @@ def test_scores_start_at_the_frequency_of_the_labels(make_model):
     initialize_label_bias(model, np.array([0, 50, 99]), num_documents=99)
     assert model.label_head.output.bias.sigmoid().tolist() == pytest.approx([0.005, 0.505, 0.995])
     assert torch.isfinite(model.label_head.output.bias).all()
+
+
+def test_a_bias_that_all_labels_share_starts_at_their_mean_frequency():
+    model = AttentionXMLForXMTC(AttentionXMLConfig(vocab_size=20, num_labels=3, hidden_size=4, embedding_size=4))
+    initialize_label_bias(model, np.array([0, 50, 99]), num_documents=99)
+    assert model.label_head.output.bias.sigmoid().tolist() == pytest.approx([(0.005 + 0.505 + 0.995) / 3])
 
 
 def test_counts_of_another_label_set_are_refused(make_model):

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from hf_xmtc import (
+    AttentionXMLConfig,
+    AttentionXMLForXMTC,
     BertXMLConfig,
     BertXMLForXMTC,
     MeSHProbeNetConfig,
@@ -129,8 +131,9 @@ WORDS = {"vocab_size": 50, "embedding_size": 64, "num_labels": 50, "cornet_conte
         (XMLCNNForXMTC, XMLCNNConfig(**WORDS, num_filters=32, bottleneck_size=16)),
         (XMLRNNForXMTC, XMLRNNConfig(**WORDS, hidden_size=64)),
         (MeSHProbeNetForXMTC, MeSHProbeNetConfig(**WORDS, hidden_size=64)),
+        (AttentionXMLForXMTC, AttentionXMLConfig(**WORDS, hidden_size=64)),
     ],
-    ids=["xmlcnn", "xmlrnn", "meshprobenet"],
+    ids=["xmlcnn", "xmlrnn", "meshprobenet", "attentionxml"],
 )
 def test_activations_of_families_of_words_are_about_what_autograd_keeps(make_args, model_class, config):
     model = model_class(config).train()
@@ -160,6 +163,21 @@ def test_activations_grow_with_batch_tokens_and_labels(make_args):
     assert activations(num_tokens=64) > 1.5 * activations()
     assert activations(num_labels=10_000) > activations()
     assert activations(cornet_num_blocks=3) > activations(cornet_num_blocks=0)
+
+
+def test_attention_is_bounded_however_many_labels(make_args):
+    def activations(num_labels, **settings):
+        with torch.device("meta"):
+            model = AttentionXMLForXMTC(
+                AttentionXMLConfig(vocab_size=50, num_labels=num_labels, cornet_num_blocks=0, **settings)
+            )
+        return estimate_memory(model, make_args(per_device_train_batch_size=8), 500).activations
+
+    logits = 4 * 8 * 13_330 / MIB
+    tight = {"label_memory_mib": 0.0, "label_block_size": 100}
+    assert activations(2 * 13_330, **tight) - activations(13_330, **tight) < 4 * logits
+    # Scores and attention of all labels over 500 tokens are a thousand times the logits.
+    assert activations(13_330, label_memory_mib=1e6) > activations(13_330, **tight) + 1_000 * logits
 
 
 @pytest.mark.parametrize("num_blocks", [0, 2])

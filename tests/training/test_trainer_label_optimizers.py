@@ -7,6 +7,7 @@ import torch
 from interrupted_runs import EIGHT, EVERY_THREE_STEPS, InterruptAt, Interrupted, Recorder, largest_difference
 from transformers import TrainerCallback
 
+from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC
 from hf_xmtc.training.arguments import IN_BACKWARD, LABEL_OPTIMIZERS
 
 # Each name with settings under which the small corpus is learnt in a few epochs.
@@ -381,6 +382,14 @@ def test_narrow_label_weights_are_refused(make_trainer, make_model, name):
         ValueError, match="held in torch.bfloat16, where updates .* are lost in rounding.*dtype=torch.float32"
     ):
         make_trainer(model=model, label_optimizer=name, max_steps=1).train()
+
+
+def test_labels_that_read_tokens_are_not_updated_in_the_backward_pass_of_several_processes(make_trainer, monkeypatch):
+    config = AttentionXMLConfig(vocab_size=64, num_labels=6, hidden_size=4, embedding_size=4, cornet_context_size=3)
+    trainer = make_trainer(model=AttentionXMLForXMTC(config), label_optimizer="sgd_in_backward", max_steps=1)
+    monkeypatch.setattr(type(trainer.args), "world_size", 2)
+    with pytest.raises(ValueError, match="2 processes: the labels of a AttentionXMLForXMTC read all tokens"):
+        trainer.train()
 
 
 def test_tied_embeddings_cannot_be_sparse(make_trainer, make_model):

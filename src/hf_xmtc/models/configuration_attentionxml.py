@@ -10,7 +10,7 @@ __all__ = ["AttentionXMLConfig"]
 class AttentionXMLConfig(WordLevelConfig):
     """Settings of `AttentionXMLForXMTC`; the defaults are the sizes and numerics of the authors' code for medium-sized data sets.
 
-    Fields of `WordLevelConfig` apply too; ``label_block_size`` is the number of labels that attend at a time.
+    Fields of `WordLevelConfig` apply too.
 
     Args:
         hidden_size: Width H of each direction of the LSTM.
@@ -18,6 +18,8 @@ class AttentionXMLConfig(WordLevelConfig):
         linear_sizes: Widths of the ReLU layers that all labels share.
         embedding_dropout: Dropout on word embeddings (0.2 in the authors' code, unmentioned in the paper).
         hidden_dropout_prob: Dropout on the states of the last LSTM layer.
+        label_memory_mib: Attention and contexts of all labels are kept for the backward pass if they fit into this, else they are
+            computed again for ``label_block_size`` labels at a time, which takes about a third longer and bounds the memory.
     """
 
     model_type = "attentionxml"
@@ -25,6 +27,7 @@ class AttentionXMLConfig(WordLevelConfig):
         **WordLevelConfig.left_out_of_files,
         "embedding_dropout": 0.2,
         "hidden_dropout_prob": 0.5,
+        "label_memory_mib": 512.0,
     }
 
     embedding_dropout: float = 0.2
@@ -32,6 +35,7 @@ class AttentionXMLConfig(WordLevelConfig):
     num_hidden_layers: int = 1
     linear_sizes: list[int] | tuple[int, ...] = (256,)
     hidden_dropout_prob: float = 0.5
+    label_memory_mib: float = 512.0
 
     @classmethod
     def large(cls, **settings: Any) -> "AttentionXMLConfig":

@@ -16,7 +16,7 @@ from .label_scorer import LabelMatrix, LinearHead, RowUpdate
 __all__ = ["DocumentStates", "LabelAttentionHead", "attend"]
 
 # Numbers of scores, attention and what it reads for a block of labels where no block size is given.
-BLOCK_NUMBERS = {"cpu": 2**21, "other": 2**26}
+BLOCK_NUMBERS = {"cpu": 2**22, "other": 2**26}
 
 
 class DocumentStates(NamedTuple):
@@ -112,12 +112,13 @@ class LabelAttentionHead(BaseLabelHead):
     def raw_logits(self, hidden: DocumentStates) -> Tensor:
         documents = _trimmed(hidden)
         states, weight = documents.states, self.attention.weight
-        block_size = self.block_size or self._suitable_block_size(documents)
+        per_label = self._numbers(*states.shape[:2])
+        block_size = self._block_size(per_label)
         update = (self.updates or {}).get("label_head.attention") if torch.is_grad_enabled() else None
         if not torch.is_grad_enabled():
             blocks = weight.split(block_size)
             return torch.cat([self._logits(block @ states.mT, documents) for block in blocks], dim=1)
-        if update is None and self._numbers(documents) * self.num_labels * 4 <= self.memory_mib * 2**20:
+        if update is None and self._fits(per_label):
             return self._logits(weight @ states.mT, documents)
         return _BlockAttention.apply(self, update, block_size, states, documents.read, weight, *self._shared())
 
@@ -140,14 +141,26 @@ class LabelAttentionHead(BaseLabelHead):
         """The parameters that all labels share."""
         return [parameter for linear in (*self.linears, self.output) for parameter in linear.parameters()]
 
-    def _numbers(self, documents: DocumentStates) -> int:
+    def scoring_bytes(self, num_documents: int, num_tokens: int, gradients: bool) -> int:
+        per_label = self._numbers(num_documents, num_tokens)
+        if gradients and self._fits(per_label):
+            attention = 2 * per_label * self.num_labels  # and the gradients on their way
+        else:
+            attention = (2 if gradients else 1) * per_label * min(self._block_size(per_label), self.num_labels)
+        logits = (2 if gradients else 1) * num_documents * self.num_labels
+        return 4 * (attention + logits)
+
+    def _numbers(self, num_documents: int, num_tokens: int) -> int:
         """Numbers that autograd keeps for one label: its scores, attention, context, and the layers behind it."""
-        num_documents, num_tokens, width = documents.states.shape
+        width = self.attention.in_features
         return num_documents * (2 * num_tokens + width + 2 * sum(linear.out_features for linear in self.linears))
 
-    def _suitable_block_size(self, documents: DocumentStates) -> int:
-        numbers = BLOCK_NUMBERS["cpu" if documents.states.device.type == "cpu" else "other"]
-        return max(1, numbers // max(1, self._numbers(documents)))
+    def _fits(self, numbers_per_label: int) -> bool:
+        return 4 * numbers_per_label * self.num_labels <= self.memory_mib * 2**20
+
+    def _block_size(self, numbers_per_label: int) -> int:
+        numbers = BLOCK_NUMBERS["cpu" if self.attention.weight.device.type == "cpu" else "other"]
+        return self.block_size or max(1, numbers // max(1, numbers_per_label))
 
     # ---- labels ----------------------------------------------------------------------------------------------------------
 

@@ -91,6 +91,10 @@ class BaseLabelHead(nn.Module, ABC):
     def label_bias(self) -> nn.Parameter:
         """What is added to the raw logits: a number for each label, (L,), or one for all, (1,)."""
 
+    def scoring_bytes(self, num_documents: int, num_tokens: int, gradients: bool) -> int:
+        """Memory that raw logits take beyond what is counted for every head: kept for the backward pass, or at work in a block."""
+        return 0
+
     @abstractmethod
     def resize_labels(self, kept_ids: Tensor) -> None:
         """Follow a change of the label space; ``kept_ids`` as in `CorNet.resize_labels`."""

@@ -153,13 +153,18 @@ def shard_labels(model: nn.Module, group: dist.ProcessGroup | None = None) -> La
         This process's part.
 
     Raises:
-        ValueError: If the model is sharded already, or has fewer labels than there are processes.
+        ValueError: If the model is sharded already, has fewer labels than there are processes, or labels that read tokens.
     """
     head = model.label_head
     if head.shard is not None:
         raise ValueError(
             f"The model's labels are spread over {head.shard.world_size} processes already. Open or build the whole model again "
             "to spread it anew."
+        )
+    if head.linear_head is None:
+        raise ValueError(
+            f"The labels of a {type(model).__name__} cannot be spread over processes: every label reads all tokens of the documents, "
+            "which each process has for its own ones only. Train without shard_labels (memory is bounded by label blocks anyway)."
         )
     shard, names = LabelShard(head.num_labels, group), label_dimensions(model)
     for name, dim in names.items():

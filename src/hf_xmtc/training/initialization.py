@@ -16,7 +16,8 @@ logger = logging.get_logger(__name__)
 def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, num_documents: int) -> None:
     """Start every label's bias at the log-odds of its training frequency.
 
-    With many labels, nearly all of them wrong, the first steps of training otherwise learn only that labels are rare.
+    With many labels, nearly all of them wrong, the first steps of training otherwise learn only that labels are rare. A model whose
+    labels share one bias (AttentionXML) starts it at the log-odds of a label's mean frequency.
 
     Args:
         model: A new model.
@@ -30,9 +31,10 @@ def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, 
     each label's own prior (smoothed by half a document) in place of one for all.
     """
     _refuse_other_counts(model, label_counts)
+    head = model.label_head
     prior = (np.asarray(label_counts, dtype=np.float64) + 0.5) / (num_documents + 1.0)
-    log_odds = np.log(prior / (1 - prior))[model.label_head.own_labels]
-    model.label_head.output.bias.copy_(torch.from_numpy(log_odds))
+    prior = prior[head.own_labels] if head.linear_head is not None else prior.mean(keepdims=True)
+    head.label_bias.copy_(torch.from_numpy(np.log(prior / (1 - prior))))
 
 
 @torch.no_grad()

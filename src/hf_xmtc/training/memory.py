@@ -242,7 +242,9 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
     if counted is not None:
         hidden = 1.5 * documents * num_tokens * counted  # half as much again for gradients on their way
         return (
-            hidden * (3.2 if half else 4) + _scorer_bytes(model, args, documents, gradients=True) + _half_copies(model, half)
+            hidden * (3.2 if half else 4)
+            + _scorer_bytes(model, args, documents, num_tokens, gradients=True)
+            + _half_copies(model, half)
         )
     # A layer keeps its input, query, key, value, what attention gives, residual sums, norms and dropout masks: about 11 H a
     # token; and its feed-forward layer before and after the activation.
@@ -255,7 +257,7 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
         # The input of each layer, and all of one layer at a time.
         hidden = min(hidden, sizes.layers * documents * num_tokens * sizes.width + layer)
     hidden += layer  # gradients on their way through a layer
-    labels = _scorer_bytes(model, args, documents, gradients=True)
+    labels = _scorer_bytes(model, args, documents, num_tokens, gradients=True)
     # Autocast keeps norms, softmax and the loss in full precision.
     return hidden * (3.2 if half else 4) + labels + _half_copies(model, half)
 
@@ -265,15 +267,15 @@ def _half_copies(model: nn.Module, half: bool) -> int:
     return 2 * sum(parameter.numel() for parameter in model.parameters() if parameter.dim() > 1) if half else 0
 
 
-def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int, gradients: bool) -> float:
+def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int, num_tokens: int, gradients: bool) -> float:
     """What the label scorer keeps for its next pass, and what it works on in one block of labels."""
     config, head = model.config, model.label_head
-    num_labels = len(head.output.weight)
+    num_labels, row_width = next(iter(head.matrices().values())).rows.shape
     if args.shard_labels:
         documents *= args.world_size  # of all processes
     stages = config.cornet_num_blocks + 1
     kept = min(config.label_memory_mib * MIB, 4 * stages * documents * num_labels)
-    width = max([head.output.in_features] + ([config.cornet_context_size] if model.cornet is not None else []))
+    width = max([row_width] + ([config.cornet_context_size] if model.cornet is not None else []))
     block = min(head.block_size or suitable_block_size(width, args.device.type), num_labels)
     # The logits of each stage, their gradients, and what the loss and its derivative need beside them.
     work = 4 * block * documents * (2 * stages + 3 if gradients else stages + 2)
@@ -281,7 +283,7 @@ def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int,
     formed = {"adam_in_backward": 3, "rowwise_in_backward": 1}.get(args.label_optimizer, 0)
     if gradients:
         work += 4 * formed * block * max(matrix.rows.shape[1] for matrix in model.label_matrices().values())
-    return kept + work
+    return kept + work + head.scoring_bytes(documents, num_tokens, gradients)
 
 
 def _evaluation_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> float:
@@ -291,4 +293,4 @@ def _evaluation_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens:
     hidden = documents * num_tokens * per_token
     if sizes.is_eager:
         hidden += 2 * documents * sizes.heads * num_tokens**2
-    return 4 * hidden + _scorer_bytes(model, args, documents, gradients=False)
+    return 4 * hidden + _scorer_bytes(model, args, documents, num_tokens, gradients=False)

@@ -85,8 +85,7 @@ def build_optimizer(
         The optimizer, and for in-backward updates what `XMTCPreTrainedModel.update_labels_in_backward` is to be given.
     """
     matrices = trained_label_matrices(model, args)
-    settings = dict(settings)
-    groups = model.parameter_groups(settings.pop("lr", args.learning_rate), args.weight_decay)
+    groups = model.parameter_groups(settings.get("lr", args.learning_rate), args.weight_decay)
     embedding = sparse_embedding(model, args)
     elsewhere = {id(parameter) for matrix in matrices.values() for parameter in matrix.parameters}
     if embedding is not None:
@@ -213,6 +212,11 @@ def refuse_unusable_options(trainer: Trainer) -> None:
     chosen = next((option for option, is_used in options.items() if is_used), None)
     if chosen is None:
         return
+    if args.updates_in_backward and args.world_size > 1 and trainer.model.label_head.linear_head is None:
+        raise ValueError(
+            f"{chosen} with {args.world_size} processes: the labels of a {type(trainer.model).__name__} read all tokens, and documents of "
+            "the processes differ in length. Use label_optimizer='rowwise' or 'adamw', or train in one process."
+        )
     for name in ("compute_loss_func", "label_smoother"):
         if getattr(trainer, name) is not None and (args.updates_in_backward or args.shard_labels):
             raise ValueError(
