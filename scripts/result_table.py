@@ -5,16 +5,32 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Line", "RowResults", "Spread", "as_json", "columns_of", "markdown", "plot_validation_curves", "write_table"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "METRICS",
+    "Line",
+    "RowResults",
+    "Spread",
+    "as_json",
+    "columns_of",
+    "draw_curves",
+    "markdown",
+    "mean_curve",
+    "plot_validation_curves",
+    "write_table",
+]
 
 SPLIT = "test"
 # What dense_peer.py has found out about its run.
 GRADIENTS = "first_step_gradient_difference"
-METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5", "PSP@1", "PSP@3", "PSP@5")
+# The last two as CorNet's and AttentionXML's authors define them; runs of older tables do not have them.
+METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG-corpus@3", "PSnDCG-corpus@5")
 SECONDS, MEMORY = "seconds", "peak_memory_mb"
-HEADINGS = {**{metric: metric for metric in METRICS}, SECONDS: "time, s", MEMORY: "memory, MiB"}
+HEADINGS = {**{metric: metric.replace("-corpus", "") for metric in METRICS}, SECONDS: "time, s", MEMORY: "memory, MiB"}
 CURVE_METRIC = "nDCG@5"
 NOTHING = "–"
 
@@ -68,7 +84,8 @@ def columns_of(row: RowResults) -> dict[str, Spread]:
 
     Runs that were interrupted and resumed know only the seconds of their last part, so they are left out of the time.
     """
-    columns = {metric: Spread.of([run["metrics"][SPLIT][metric] for run in row.runs]) for metric in METRICS if row.runs}
+    reported = [metric for metric in METRICS if row.runs and all(metric in run["metrics"][SPLIT] for run in row.runs)]
+    columns = {metric: Spread.of([run["metrics"][SPLIT][metric] for run in row.runs]) for metric in reported}
     if seconds := [run["train"][SECONDS] for run in row.runs if "resumed_at_epoch" not in run["train"]]:
         columns[SECONDS] = Spread.of(seconds)
     if memory := [run["train"][MEMORY] for run in row.runs if MEMORY in run["train"]]:
@@ -85,12 +102,13 @@ def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None)
         picture: File name of the validation curves.
     """
     cells = {row.name: _cells(columns_of(row)) for row in rows}
-    for column in HEADINGS:
+    shown = [column for column in HEADINGS if any(column in of_row for of_row in cells.values())]
+    for column in shown:
         _make_best_bold(cells, column)
-    heading = ["model", *HEADINGS.values(), "runs"]
+    heading = ["model", *(HEADINGS[column] for column in shown), "runs"]
     table = [f"| {' | '.join(heading)} |", "| --- |" + " ---: |" * (len(heading) - 1)]
     for row in rows:
-        values = [cells[row.name].get(column, NOTHING) for column in HEADINGS]
+        values = [cells[row.name].get(column, NOTHING) for column in shown]
         count = str(len(row.runs)) if len(row.runs) == row.num_wanted else f"{len(row.runs)} of {row.num_wanted}"
         table.append(f"| {' | '.join([row.title, *values, count])} |")
     parts = [f"# {title}", "\n".join(table), *_notes(rows)]
@@ -181,12 +199,17 @@ def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path) -
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    draw_curves(figure.subplots(), title, rows)
+    figure.savefig(path, dpi=150)
+
+
+def draw_curves(axes: "Axes", title: str, rows: Sequence[RowResults]) -> None:
+    """Draw the mean validation curves of rows that have runs."""
     for row in rows:
         if not row.runs:
             continue
         style = {"color": row.line.color, "linestyle": row.line.style, "label": row.title}
-        curve = _mean_curve(row.runs)
+        curve = mean_curve(row.runs)
         if curve:
             axes.plot(*zip(*curve, strict=True), marker="o", markersize=3, **style)
         else:
@@ -194,11 +217,10 @@ def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path) -
     axes.set(title=title, xlabel="step", ylabel=f"{CURVE_METRIC} on validation, per cent")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=150)
 
 
-def _mean_curve(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
-    """Step and mean per cent."""
+def mean_curve(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    """Step and mean per cent of the validation curves of some runs, at the steps that all of them have."""
     curves = [{point["step"]: 100 * point[CURVE_METRIC] for point in run["validation_curve"]} for run in runs]
     steps = sorted(set.intersection(*(set(curve) for curve in curves)))
     return [(step, statistics.fmean(curve[step] for curve in curves)) for step in steps]

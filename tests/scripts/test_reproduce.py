@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 import reproduce
-from hf_xmtc import BertXMLConfig
+from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.recipe import parse_recipe
-from reproduce import TABLES, Row, Table, missing_runs, run_row, run_table
+from reproduce import missing_runs, run_row, run_table
 from result_table import METRICS, Line
+from tables import COMPARISONS, TABLES, Row, Table
 
 RECIPES = sorted((Path(reproduce.__file__).parent / "recipes").rglob("*.yaml"))
 LINE = Line("tab:blue", "solid")
@@ -176,7 +177,8 @@ def test_recipes_are_understood(path, tmp_path):
     settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     found = {**recipe.to_dict(), "dataset": recipe.data.dataset}
     assert {name: found[name] for name in settings} == settings
-    assert BertXMLConfig(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings["cornet_num_blocks"]
+    config_class, _ = family_named(settings["model_family"])
+    assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings["cornet_num_blocks"]
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
@@ -185,11 +187,18 @@ def test_every_neural_row_has_a_recipe_and_the_other_way_round(table):
     assert names == {path.stem for path in table.recipes.glob("*.yaml")}
 
 
-def test_bertxml_and_cornetbertxml_differ_in_cornet_alone():
-    plain, cornet = (
-        yaml.safe_load((TABLES["demo"].recipes / f"{name}.yaml").read_text(encoding="utf-8"))
-        for name in ("bertxml", "cornet-bertxml")
-    )
+PAIRS = [
+    (name, pair)
+    for comparison in COMPARISONS.values()
+    for names in comparison.tables.values()
+    for name in names
+    for pair in comparison.pairs
+]
+
+
+@pytest.mark.parametrize(("name", "pair"), PAIRS, ids=str)
+def test_the_models_of_a_pair_differ_in_cornet_alone(name, pair):
+    plain, cornet = (yaml.safe_load((TABLES[name].recipes / f"{row}.yaml").read_text(encoding="utf-8")) for row in pair)
     assert plain.pop("cornet_num_blocks") == 0 and cornet.pop("cornet_num_blocks") == 2
     cornet.pop("cornet_context_size")
     assert plain == cornet

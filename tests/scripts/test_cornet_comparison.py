@@ -1,0 +1,104 @@
+import json
+
+import pytest
+
+import reproduce
+from cornet_comparison import DataSetResults, gains_of, write_comparison
+from result_table import METRICS, Line, RowResults
+from tables import COMPARISONS, TABLES, Comparison, Row, Table
+
+LINE = Line("tab:blue", "solid")
+PAIRS = (("base", "cornet"),)
+
+
+def run(seed: int, value: float, curve: list[float], **metrics: float) -> dict:
+    return {
+        "seed": seed,
+        "metrics": {split: {**dict.fromkeys(METRICS, value), **metrics} for split in ("validation", "test")},
+        "train": {"seconds": 1.0, "threads": 1},
+        "validation_curve": [{"step": 10 * step, "nDCG@5": value} for step, value in enumerate(curve, start=1)],
+        "recipe": {},
+        "dataset": {"name": "toy", "num_labels": 3, "num_documents": {"train": 5}},
+        "versions": {"torch": "2.13.0"},
+    }
+
+
+def results(name: str, base: list[dict], cornet: list[dict]) -> DataSetResults:
+    rows = [RowResults("base", "Base", LINE, 2, base), RowResults("cornet", "CorNetBase", LINE, 2, cornet)]
+    return DataSetResults(name, name.title(), rows)
+
+
+def test_gains_are_means_over_pairs_of_the_same_seed():
+    of = results(
+        "toy",
+        [run(1, 0.50, [0.2, 0.4, 0.40]), run(2, 0.60, [0.2, 0.4, 0.40]), run(3, 0.1, [0.0, 0.0, 0.0])],
+        [run(2, 0.64, [0.3, 0.5, 0.41]), run(1, 0.52, [0.3, 0.5, 0.41])],
+    )
+    (pair,) = gains_of(of, PAIRS)
+    assert pair.seeds == [1, 2]  # the third has no partner
+    assert pair.gains["P@1"].mean == pytest.approx(3.0) and pair.gains["P@1"].sd == pytest.approx(2**0.5)
+    assert pair.steps == (20, 20)  # 95 % of 0.40: without CorNet and with it at the second check
+
+
+def test_steps_are_fewer_where_the_curve_rises_faster_and_none_where_it_stays_below():
+    fast = results("toy", [run(1, 0.5, [0.1, 0.3, 0.4])], [run(1, 0.5, [0.39, 0.4, 0.4])])
+    slow = results("toy", [run(1, 0.5, [0.1, 0.3, 0.4])], [run(1, 0.5, [0.1, 0.1, 0.1])])
+    assert [gains_of(of, PAIRS)[0].steps for of in (fast, slow)] == [(30, 10), (30, None)]
+
+
+def test_pairs_without_a_common_seed_are_left_out():
+    assert gains_of(results("toy", [run(1, 0.5, [0.1])], [run(2, 0.5, [0.1])]), PAIRS) == []
+
+
+def test_claims_are_counted_and_everything_is_written(tmp_path):
+    comparison = Comparison("What it adds", {"cpu": ("toy", "other")}, PAIRS)
+    found = [
+        results("toy", [run(1, 0.5, [0.1, 0.4])], [run(1, 0.52, [0.39, 0.4], **{"P@1": 0.51, "PSP@1": 0.4})]),
+        results("other", [run(1, 0.5, [0.1, 0.4])], []),
+    ]
+    text = write_comparison(comparison, found, tmp_path / "cornet-2-cpu")
+    assert text == (tmp_path / "cornet-2-cpu.md").read_text(encoding="utf-8")
+    assert "| Base | +1.00 | +2.00 |" in text and "20 → 10" in text
+    assert f"ahead in {len(METRICS) - 1} of {len(METRICS)} cells" in text
+    assert "Not ahead: Base PSP@1 on toy (-10.00)." in text
+    assert "P@5 gains more than P@1 in 1 of 1 pairs" in text and "1 of 1 pairs reach the goal in fewer steps" in text
+    assert "the highest nDCG@5 on 0 of 1 data sets (toy: CorNetBase)" in text
+    assert "No pair of runs yet." in text
+    stored = json.loads((tmp_path / "cornet-2-cpu.json").read_text(encoding="utf-8"))
+    assert stored["gains"]["toy"][0]["gains"]["P@1"] == {"mean": pytest.approx(1.0), "sd": None}
+    assert (tmp_path / "cornet-2-cpu.png").stat().st_size > 10_000
+
+
+def test_a_comparison_makes_its_tables_and_then_compares_them(tmp_path, monkeypatch):
+    (tmp_path / "recipes").mkdir()
+    for name in ("base", "cornet"):
+        (tmp_path / "recipes" / f"{name}.yaml").write_text("learning_rate: 0.001\n", encoding="utf-8")
+    rows = (Row("base", "Base", LINE), Row("cornet", "CorNetBase", LINE))
+    for name in ("one", "two"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        monkeypatch.setitem(TABLES, name, Table(name, name, name, rows, tmp_path / "recipes"))
+    monkeypatch.setitem(COMPARISONS, "toys", Comparison("Toys", {"cpu": ("one", "two"), "paper": ("one",)}, PAIRS))
+    done = []
+
+    def note(table, row, seed, work_dir, dataset):
+        done.append((table.name, row.name, seed, work_dir.name))
+        return run(seed, 0.5 + 0.01 * (row.name == "cornet"), [0.1, 0.4])
+
+    monkeypatch.setattr(reproduce, "run_row", note)
+    arguments = [
+        "--table",
+        "toys",
+        "--seeds",
+        "1",
+        "--data_dir",
+        str(tmp_path / "data"),
+        "--results_dir",
+        str(tmp_path / "out"),
+    ]
+    reproduce.main([*arguments, "--datasets", "two"])
+    assert done == [("two", "base", 1, "two"), ("two", "cornet", 1, "two")]
+    assert "+1.00" in (tmp_path / "out" / "toys-cpu.md").read_text(encoding="utf-8")
+    reproduce.main(arguments)
+    assert done[2:] == [("one", "base", 1, "one"), ("one", "cornet", 1, "one")]  # what is there is not run again
+    with pytest.raises(SystemExit, match="no data set three here, but one, two"):
+        reproduce.main([*arguments, "--datasets", "three"])
