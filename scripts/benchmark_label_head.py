@@ -33,7 +33,7 @@ from label_head_comparison import checks, compare, number
 from label_head_plan import FULL, QUICK, Group, Plan, groups_of
 from label_head_tables import markdown
 
-__all__ = ["main", "run_benchmark"]
+__all__ = ["machine_description", "main", "run_benchmark"]
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class _Run:
         }
         self.content: dict[str, Any] = {
             "title": TITLE,
-            "machine": _machine(),
+            "machine": machine_description(),
             "settings": settings,
             "data_sets": {str(count): name for count, name in plan.data_sets.items()},
             "cases": {},
@@ -290,7 +290,8 @@ def _headline(case: Case, result: Mapping[str, Any]) -> str:
     return ", ".join(f"{name[:-3]} {number(min(v) if isinstance(v, list) else v)} ms" for name, v in times.items())
 
 
-def _machine() -> dict[str, Any]:
+def machine_description() -> dict[str, Any]:
+    """Processor, cores, memory and GPU, for the record of a benchmark."""
     processor = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:

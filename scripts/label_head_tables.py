@@ -7,7 +7,7 @@ from typing import Any
 from label_head_cases import METHODS, TOP_K, TOP_K_BATCH
 from label_head_comparison import WEIGHT_PASSES, number
 
-__all__ = ["markdown"]
+__all__ = ["MET", "markdown", "table"]
 
 NOTHING = "–"
 MET = {True: "met", False: "**missed**", None: NOTHING}
@@ -23,7 +23,7 @@ def markdown(content: Mapping[str, Any]) -> str:
     names = {int(count): name for count, name in content["data_sets"].items()}
     steps = [group for group in groups if group["kind"] == "step" and not group["cornet_num_blocks"]]
     targets = [(check["target"], check["measured"], MET[check["met"]]) for check in content["checks"]]
-    parts = [f"# {content['title']}", _machine_note(content), "## Targets", _table(["target", "measured", ""], targets)]
+    parts = [f"# {content['title']}", _machine_note(content), "## Targets", table(["target", "measured", ""], targets)]
     if steps:
         parts += ["## Training step of the head, ms", STEP_NOTE, _step_table(steps, names, _time_cell), _loss_note(steps)]
         parts += ["## Memory beyond the weights, MiB", MEMORY_NOTE, _step_table(steps, names, _memory_cell)]
@@ -57,7 +57,8 @@ CORNET_NOTE = (
 )
 
 
-def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table with numbers on the right of every column but the first."""
     lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -97,7 +98,7 @@ def _step_table(
         [*_sizes(group, names), number(group["weights_mib"]), *(_shown(group["methods"].get(m), cell) for m in METHODS)]
         for group in groups
     ]
-    return _table(heading, rows)
+    return table(heading, rows)
 
 
 def _shown(entry: Mapping[str, Any] | None, cell: Callable[[Mapping[str, Any]], str]) -> str:
@@ -151,7 +152,7 @@ def _bound_table(groups: Sequence[Mapping[str, Any]]) -> str:
         rows.append(
             [*_sizes(group, {}), f"{group['machine']['gb_per_second']:.1f}", f"{rates['square']:.0f}", *pairs, *cells]
         )
-    return _table(heading, rows)
+    return table(heading, rows)
 
 
 def _bound_cell(entry: Mapping[str, Any]) -> str:
@@ -173,7 +174,7 @@ def _topk_table(groups: Sequence[Mapping[str, Any]], names: Mapping[int, str]) -
             plain, ours = group[f"plain_{documents}_ms"], group[f"ours_{documents}_ms"]
             cells += [number(plain), f"{number(ours)} ({plain / ours:.1f})"]
         rows.append([*_sizes(group, names), *cells, _differing(group)])
-    return _table([*heading, "rows that differ"], rows)
+    return table([*heading, "rows that differ"], rows)
 
 
 def _differing(group: Mapping[str, Any]) -> str:
@@ -195,7 +196,7 @@ def _cornet_table(group: Mapping[str, Any]) -> str:
         ]
         for method, entry in group["methods"].items()
     ]
-    return f"{title}:\n\n" + _table(["", "ms", "beyond the weights, MiB", "in all, MiB"], rows)
+    return f"{title}:\n\n" + table(["", "ms", "beyond the weights, MiB", "in all, MiB"], rows)
 
 
 def _named_section(group: Mapping[str, Any]) -> list[str]:
