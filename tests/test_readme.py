@@ -9,7 +9,7 @@ import datasets
 import pytest
 import torch
 
-from hf_xmtc import label_info_of, load_xmtc_dataset
+from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC, label_info_of, load_xmtc_dataset, train_word_tokenizer
 from hf_xmtc.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,7 +50,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_every_python_example_is_run_by_one_of_these_tests():
-    assert len(blocks_of("python")) == README.count("```python") == 4
+    assert len(blocks_of("python")) == README.count("```python") == 5
 
 
 def test_the_label_head_example_gives_gradients_and_the_best_labels(run):
@@ -63,12 +63,26 @@ def test_the_label_head_example_gives_gradients_and_the_best_labels(run):
 
 def test_the_pipeline_example_gives_what_it_shows(run, tiny_model_folder):
     changes = {'"outputs/demo-bertxml"': repr(str(tiny_model_folder))}
-    example = with_changes(block_with("pipeline("), changes)
+    example = with_changes(block_with("outputs/demo-bertxml"), changes)
     example = with_changes(example, {"\ntagger(": "\nanswers = tagger("})
     answers = run(example)["answers"]
     assert len(answers) == 5 and all({"label", "score"} <= set(answer) for answer in answers)
     scores = [answer["score"] for answer in answers]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_the_explanation_example_weighs_the_words_and_draws_them(run, tmp_path):
+    tokenizer = train_word_tokenizer(["a fast window manager for the X Window System, written in C"] * 2, max_length=32)
+    config = AttentionXMLConfig(
+        vocab_size=len(tokenizer), label_names=["interface::x11", "role::program"], hidden_size=4, embedding_size=4
+    )
+    AttentionXMLForXMTC(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    names = run(with_changes(block_with("tagger.explain("), {'"outputs/attentionxml"': repr(str(tmp_path / "model"))}))
+    found = names["explanation"]
+    assert found.label == "interface::x11" and found.kind == "attention" and len(found.tokens) == 12
+    assert sum(token.weight for token in found.tokens) == pytest.approx(1.0, abs=1e-5)
+    assert (tmp_path / "why.png").stat().st_size > 1_000
 
 
 def test_the_data_example_writes_a_split_that_can_be_loaded(run, tmp_path):
