@@ -177,6 +177,7 @@ def test_recipes_are_understood(path, tmp_path):
     settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     found = {**recipe.to_dict(), "dataset": recipe.data.dataset}
     assert {name: found[name] for name in settings} == settings
+    assert "#" not in json.dumps(settings)  # a comment without a space before it would be part of its value
     config_class, _ = family_named(settings["model_family"])
     assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings["cornet_num_blocks"]
 
