@@ -4,6 +4,7 @@ Attention of all labels over all tokens is documents × labels × tokens numbers
 block of labels at a time, in training too: the backward pass computes each block again.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,35 +32,31 @@ class DocumentStates(NamedTuple):
     read: Tensor
 
 
-def attend(scores: Tensor, documents: DocumentStates) -> tuple[Tensor, Tensor]:
-    """Attention from its scores.
+def attend(scores: Tensor, read: Tensor) -> Tensor:
+    """Attention weights (B, L, T), 0 at padding, from products of label vectors and states (B, L, T).
 
     Args:
-        scores: Products of label vectors and states, (B, L, T).
-        documents: What the labels read.
+        scores: The products.
+        read: True at tokens, (B, T).
 
-    Returns:
-        For every label its context (B, L, D), a mean of the states with its weights (B, L, T), which are 0 at padding.
-
-    Source: AttentionXML, equation 4 (α_ij, m_j).
+    Source: AttentionXML, equation 4 (α_ij).
     """
-    weights = scores.masked_fill(~documents.read[:, None], float("-inf")).softmax(dim=-1)
-    return weights.to(documents.states.dtype) @ documents.states, weights
+    return scores.masked_fill(~read[:, None], float("-inf")).softmax(dim=-1)
 
 
 class LabelAttentionHead(BaseLabelHead):
-    """Logit of label j: layers that all labels share, on the mean of the document's states by the attention of label j.
+    """Logit of label j: layers that all labels share, on the mean m_j of the document's states by the attention of label j.
 
-    Raw logits (B, L) are held, attention (B, L, T) and contexts (B, L, D) only for a block of labels, unless they fit into
-    ``memory_mib`` and are kept for the backward pass.
+    Raw logits (B, L) are held, attention (B, L, T) and what comes of it only for a block of labels, unless they fit into
+    ``memory_mib`` and are kept for the backward pass. The first layer is linear in m_j, so all tokens are taken through it before
+    the labels read them: W · m_j = Σ_t α_tj (W · h_t). That is T products in the place of L, and m_j is never formed.
 
     Args:
         state_size: Width D of the states.
         num_labels: Labels L.
         linear_sizes: Widths of the shared ReLU layers in front of the last, shared linear score.
         block_size: Labels that attend at a time, None for what suits the device.
-        memory_mib: Attention and contexts of all labels are kept in training if they fit into this; CorNet's logits as in
-            `BaseLabelHead`.
+        memory_mib: Attention of all labels is kept in training if it fits into this; CorNet's logits as in `BaseLabelHead`.
         loss: As for `BaseLabelHead`.
         loss_settings: Arguments of the loss.
 
@@ -88,7 +85,7 @@ class LabelAttentionHead(BaseLabelHead):
         """Xavier-uniform weights and the biases of `torch.nn.Linear`, as in the authors' code."""
         super().reset_parameters()
         self._reset_attention()
-        for linear in (*self.linears, self.output):
+        for linear in self._layers:
             bound = linear.in_features**-0.5
             init.xavier_uniform_(linear.weight)
             init.uniform_(linear.bias, -bound, bound)
@@ -110,36 +107,39 @@ class LabelAttentionHead(BaseLabelHead):
         return self.output.bias
 
     def raw_logits(self, hidden: DocumentStates) -> Tensor:
-        documents = _trimmed(hidden)
-        states, weight = documents.states, self.attention.weight
-        per_label = self._numbers(*states.shape[:2])
+        states, read = _trimmed(hidden)
+        values, weight, after = self._values(states), self.attention.weight, self._after_reading()
+        per_label = self._numbers(*read.shape)
         block_size = self._block_size(per_label)
-        update = (self.updates or {}).get("label_head.attention") if torch.is_grad_enabled() else None
         if not torch.is_grad_enabled():
-            blocks = weight.split(block_size)
-            return torch.cat([self._logits(block @ states.mT, documents) for block in blocks], dim=1)
+            return torch.cat([_logits(block @ states.mT, read, values, after) for block in weight.split(block_size)], dim=1)
+        update = (self.updates or {}).get("label_head.attention")
         if update is None and self._fits(per_label):
-            return self._logits(weight @ states.mT, documents)
-        return _BlockAttention.apply(self, update, block_size, states, documents.read, weight, *self._shared())
+            return _logits(weight @ states.mT, read, values, after)
+        return _BlockAttention.apply(update, block_size, states, read, values, weight, *after)
 
     def raw_logits_of(self, hidden: DocumentStates, label_ids: Tensor) -> Tensor:
-        documents = _trimmed(hidden)
-        return self._logits(self.attention.weight[label_ids] @ documents.states.mT, documents)
+        states, read = _trimmed(hidden)
+        scores = self.attention.weight[label_ids] @ states.mT
+        return _logits(scores, read, self._values(states), self._after_reading())
 
     def attention_of(self, hidden: DocumentStates, label_ids: Tensor) -> Tensor:
         """Attention weights of chosen labels, (B, S, T), for label ids (B, S); 0 at padding."""
-        return attend(self.attention.weight[label_ids] @ hidden.states.mT, hidden)[1]
+        return attend(self.attention.weight[label_ids] @ hidden.states.mT, hidden.read)
 
-    def _logits(self, scores: Tensor, documents: DocumentStates) -> Tensor:
-        """Raw logits (B, n) of the labels with attention scores (B, n, T)."""
-        contexts, _ = attend(scores, documents)
-        for linear in self.linears:
-            contexts = nn.functional.relu(linear(contexts))
-        return self.output(contexts).squeeze(-1)
+    @property
+    def _layers(self) -> list[nn.Linear]:
+        """The layers that all labels share."""
+        return [*self.linears, self.output]
 
-    def _shared(self) -> list[nn.Parameter]:
-        """The parameters that all labels share."""
-        return [parameter for linear in (*self.linears, self.output) for parameter in linear.parameters()]
+    def _values(self, states: Tensor) -> Tensor:
+        """The tokens behind the weights of the first layer, (B, T, W)."""
+        return nn.functional.linear(states, self._layers[0].weight)
+
+    def _after_reading(self) -> list[nn.Parameter]:
+        """The bias of the first layer, then weight and bias of the others."""
+        first, *others = self._layers
+        return [first.bias, *(parameter for layer in others for parameter in (layer.weight, layer.bias))]
 
     def scoring_bytes(self, num_documents: int, num_tokens: int, gradients: bool) -> int:
         per_label = self._numbers(num_documents, num_tokens)
@@ -147,13 +147,13 @@ class LabelAttentionHead(BaseLabelHead):
             attention = 2 * per_label * self.num_labels  # and the gradients on their way
         else:
             attention = (2 if gradients else 1) * per_label * min(self._block_size(per_label), self.num_labels)
+        values = (2 if gradients else 1) * num_documents * num_tokens * self._layers[0].out_features
         logits = (2 if gradients else 1) * num_documents * self.num_labels
-        return 4 * (attention + logits)
+        return 4 * (attention + values + logits)
 
     def _numbers(self, num_documents: int, num_tokens: int) -> int:
-        """Numbers that autograd keeps for one label: its scores, attention, context, and the layers behind it."""
-        width = self.attention.in_features
-        return num_documents * (2 * num_tokens + width + 2 * sum(linear.out_features for linear in self.linears))
+        """Numbers that autograd keeps for one label: its scores and attention, and the layers behind them."""
+        return num_documents * (2 * num_tokens + 2 * sum(layer.out_features for layer in self._layers))
 
     def _fits(self, numbers_per_label: int) -> bool:
         return 4 * numbers_per_label * self.num_labels <= self.memory_mib * 2**20
@@ -187,6 +187,18 @@ def _trimmed(documents: DocumentStates) -> DocumentStates:
     return DocumentStates(documents.states[:, :end], documents.read[:, :end])
 
 
+def _logits(scores: Tensor, read: Tensor, values: Tensor, after: Sequence[Tensor]) -> Tensor:
+    """Raw logits (B, n) of the labels with attention scores (B, n, T), that read the values (B, T, W).
+
+    ``after`` is what `LabelAttentionHead._after_reading` gives.
+    """
+    bias, *others = after
+    hidden = attend(scores, read).to(values.dtype) @ values + bias  # (B, n, W)
+    for weight, bias in zip(others[::2], others[1::2], strict=True):
+        hidden = nn.functional.linear(nn.functional.relu(hidden), weight, bias)
+    return hidden.squeeze(-1)
+
+
 class _BlockAttention(torch.autograd.Function):
     """Raw logits of all labels, block by block; the backward pass computes each block again.
 
@@ -197,59 +209,55 @@ class _BlockAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        head: LabelAttentionHead,
         update: RowUpdate | None,
         block_size: int,
         states: Tensor,
         read: Tensor,
+        values: Tensor,
         weight: Tensor,
-        *shared: Tensor,
+        *after: Tensor,
     ) -> Tensor:
-        ctx.head, ctx.update, ctx.block_size = head, update, block_size
-        ctx.save_for_backward(states, read, weight, *shared)
+        ctx.update, ctx.block_size = update, block_size
+        ctx.save_for_backward(states, read, values, weight, *after)
         device = states.device.type
         ctx.autocast = {"device_type": device, "enabled": torch.is_autocast_enabled(device)}
         if ctx.autocast["enabled"]:
             ctx.autocast["dtype"] = torch.get_autocast_dtype(device)
-        documents = DocumentStates(states, read)
-        return torch.cat([head._logits(block @ states.mT, documents) for block in weight.split(block_size)], dim=1)
+        return torch.cat([_logits(block @ states.mT, read, values, after) for block in weight.split(block_size)], dim=1)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_output: Tensor):
-        states, read, weight, *shared = ctx.saved_tensors
-        num_documents, num_tokens, width = states.shape
-        needs_states, needs_weight, needs_shared = ctx.needs_input_grad[3], ctx.needs_input_grad[5], ctx.needs_input_grad[6:]
-        leaf = states.detach().requires_grad_(needs_states)
-        documents = DocumentStates(leaf, read)
-        found_states = torch.zeros_like(states) if needs_states else None
-        found_weight = torch.empty_like(weight) if needs_weight and ctx.update is None else None
-        wanted = [leaf] if needs_states else []
-        wanted += [parameter for parameter, needed in zip(shared, needs_shared, strict=True) if needed]
-        sums = [torch.zeros_like(parameter) for parameter in wanted[needs_states:]]
-        rows = states.reshape(-1, width)  # (B · T, D)
+        states, read, values, weight, *after = ctx.saved_tensors
+        needs_states, _, needs_values, needs_weight, *needs_after = ctx.needs_input_grad[2:]
+        rest = [tensor.detach().requires_grad_(needed) for tensor, needed in zip(after, needs_after, strict=True)]
+        values = values.detach().requires_grad_(needs_values)
+        wanted = [tensor for tensor in (values, *rest) if tensor.requires_grad]
+        totals = [torch.zeros_like(tensor) for tensor in wanted]
+        of_states = torch.zeros_like(states) if needs_states else None
+        of_weight = torch.empty_like(weight) if needs_weight and ctx.update is None else None
+        rows = states.flatten(0, 1)  # (B · T, D)
         for start in range(0, len(weight), ctx.block_size):
             block = weight[start : start + ctx.block_size]  # (n, D)
             stop = start + len(block)
             with torch.autocast(**ctx.autocast):
                 scores = (block @ states.mT).detach().requires_grad_()  # (B, n, T)
                 with torch.enable_grad():
-                    logits = ctx.head._logits(scores, documents)
-                of_scores, *others = torch.autograd.grad(
-                    logits, [scores, *wanted], grad_output[:, start:stop].to(logits.dtype)
-                )
+                    logits = _logits(scores, read, values, rest)
+                gradient = grad_output[:, start:stop].to(logits.dtype)
+                of_scores, *others = torch.autograd.grad(logits, [scores, *wanted], gradient)
+            for total, found in zip(totals, others, strict=True):
+                total += found
             of_scores = of_scores.to(states.dtype)
             if needs_states:
-                found_states += others.pop(0)
-                found_states.baddbmm_(of_scores.mT, block.to(states.dtype).expand(num_documents, -1, -1))
-            for total, gradient in zip(sums, others, strict=True):
-                total += gradient
+                of_states.baddbmm_(of_scores.mT, block.to(states.dtype).expand(len(states), -1, -1))
             if needs_weight:
-                left = of_scores.transpose(0, 1).reshape(len(block), num_documents * num_tokens)  # (n, B · T)
+                left = of_scores.transpose(0, 1).flatten(1)  # (n, B · T)
                 if ctx.update is not None:
                     ctx.update(start, stop, left, rows)
                 else:
-                    torch.mm(left.to(weight.dtype), rows.to(weight.dtype), out=found_weight[start:stop])
-        sums = iter(sums)
-        found_shared = [next(sums) if needed else None for needed in needs_shared]
-        return None, None, None, found_states, None, found_weight, *found_shared
+                    torch.mm(left.to(weight.dtype), rows.to(weight.dtype), out=of_weight[start:stop])
+        found = iter(totals)
+        of_values = next(found) if needs_values else None
+        of_after = [next(found) if needed else None for needed in needs_after]
+        return None, None, of_states, None, of_values, of_weight, *of_after
