@@ -101,6 +101,17 @@ def test_attention_is_that_of_the_labels_named_or_of_the_best():
     assert not torch.allclose(weights[:, 0], weights[:, 1])  # every label has its own
 
 
+@torch.no_grad()
+def test_attention_of_padding_is_nothing_and_of_unknown_labels_refused():
+    golden, settings = load_golden("attentionxml")
+    model, ids = authors_model(golden, settings), golden["input_ids"][:1]
+    weights = model.token_weights(ids, None, torch.tensor([[3, -100]]))
+    assert weights[0, 0].sum() == pytest.approx(1.0) and not weights[0, 1].any()
+    for wrong in (23, -1):
+        with pytest.raises(ValueError, match=f"attention was asked for holds label id {wrong}, but the ids are 0 … 22"):
+            model(ids, attention_labels=torch.tensor([[wrong]]), output_attentions=True)
+
+
 def test_attention_of_all_labels_is_refused():
     golden, settings = load_golden("attentionxml")
     with pytest.raises(ValueError, match="attention of all 23 labels .*attention_labels=.*or give top_k"):

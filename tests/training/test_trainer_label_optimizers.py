@@ -54,6 +54,22 @@ def test_every_option_learns_the_small_corpus(make_trainer, settings):
 
 
 @pytest.mark.parametrize("name", LABEL_OPTIMIZERS)
+def test_labels_that_read_tokens_are_learnt_with_every_option(make_trainer, tokenizer, name):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "embedding_size": 16, "linear_sizes": [16], "cornet_context_size": 3}
+    quiet = {"embedding_dropout": 0.0, "hidden_dropout_prob": 0.0, "loss_reduction": "sum_labels"}
+    model = AttentionXMLForXMTC(AttentionXMLConfig.for_tokenizer(tokenizer, num_labels=6, **sizes, **quiet))
+    before = model.label_head.attention.weight.detach().clone()
+    rate = {"label_learning_rate": 0.05} if name == "sgd_in_backward" else {}
+    trainer = make_trainer(model=model, num_train_epochs=20, label_optimizer=name, **rate)
+    first = trainer.evaluate()
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < 0.8 * first["eval_loss"]
+    assert not torch.equal(model.label_head.attention.weight, before)
+    assert (model.label_head.attention.weight.grad is None) or name in ("adamw", "rowwise")
+
+
+@pytest.mark.parametrize("name", LABEL_OPTIMIZERS)
 def test_only_in_backward_updates_store_no_gradients(make_trainer, make_model, name):
     gradients, model = Gradients(), make_model()
     trainer = make_trainer(

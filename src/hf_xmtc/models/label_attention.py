@@ -124,8 +124,14 @@ class LabelAttentionHead(BaseLabelHead):
         return _logits(scores, read, self._values(states), self._after_reading())
 
     def attention_of(self, hidden: DocumentStates, label_ids: Tensor) -> Tensor:
-        """Attention weights of chosen labels, (B, S, T), for label ids (B, S); 0 at padding."""
-        return attend(self.attention.weight[label_ids] @ hidden.states.mT, hidden.read)
+        """Attention weights of chosen labels, (B, S, T), for label ids (B, S); 0 at padding of the tokens and of the labels.
+
+        Raises:
+            ValueError: If a label id is outside 0 … L-1.
+        """
+        self.check_label_ids("What attention was asked for", label_ids)
+        weights = attend(self.attention.weight[label_ids.clamp(min=0)] @ hidden.states.mT, hidden.read)
+        return weights * (label_ids >= 0)[:, :, None]
 
     @property
     def _layers(self) -> list[nn.Linear]:

@@ -149,14 +149,21 @@ class BaseLabelHead(nn.Module, ABC):
                 backward pass or sharded.
         """
         self._refuse_gradient("the scores of a shortlist")
-        present = label_ids >= 0
-        wrong = (~present & (label_ids != -100)) | (label_ids >= self.num_labels)
+        self.check_label_ids("The shortlist", label_ids)
+        return self._shortlist_scores(hidden, label_ids, cornet)
+
+    def check_label_ids(self, what: str, label_ids: Tensor) -> None:
+        """Refuse label ids (B, S) that are neither labels nor padding.
+
+        Raises:
+            ValueError: If there is one.
+        """
+        wrong = ((label_ids < 0) & (label_ids != -100)) | (label_ids >= self.num_labels)
         if bool(wrong.any()):
             raise ValueError(
-                f"The shortlist holds label id {int(label_ids[wrong][0])}, but the ids are 0 … {self.num_labels - 1} "
+                f"{what} holds label id {int(label_ids[wrong][0])}, but the ids are 0 … {self.num_labels - 1} "
                 f"(num_labels={self.num_labels}), and -100 for padding."
             )
-        return self._shortlist_scores(hidden, label_ids, cornet)
 
     def _shortlist_scores(self, hidden: Any, label_ids: Tensor, cornet: CorNet | None) -> Tensor:
         return self._scores(self.raw_logits_of(hidden, label_ids.clamp(min=0)), label_ids, cornet)
