@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from pathlib import Path
 
 import pytest
 from transformers import dynamic_module_utils
@@ -35,6 +36,6 @@ def warnings_logged(caplog: pytest.LogCaptureFixture):
 def modules_cache(tmp_path, monkeypatch):
     """Keep code that is loaded with a model out of the user's cache, and modules of other tests' models out of this one's way."""
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if not Path(folder, "transformers_modules").is_dir()])
     for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
         monkeypatch.delitem(sys.modules, name)
