@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pyarrow.parquet as pq
 import yaml
 from datasets import DatasetDict
@@ -31,6 +32,7 @@ from hf_xmtc.commands.processes import usable_cores
 from hf_xmtc.commands.recipe import SAID_ELSEWHERE, DataArguments, ModelArguments
 from hf_xmtc.data import label_counts
 from hf_xmtc.metrics import inverse_propensity, propensity_report
+from paper_values import paper_values
 from result_table import RowResults, write_table
 from tables import COMPARISONS, TABLES, Row, Table
 
@@ -46,7 +48,7 @@ DEFAULTS = {
     entry.name: entry.default
     for settings in (ModelArguments, DataArguments, hf_xmtc.XMTCTrainingArguments)
     for entry in dataclasses.fields(settings)
-    if entry.name not in {*SAID_ELSEWHERE, "seed", "backbone"}
+    if entry.name not in {*SAID_ELSEWHERE, "seed", "backbone", "word_vectors"}
 }
 
 
@@ -60,6 +62,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="Run only these rows; by default all.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="Seeds of each row.")
     parser.add_argument("--data_dir", type=Path, help="Folder that holds the data set's folder; the demo data need none.")
+    parser.add_argument(
+        "--word_vectors", type=Path, help="Word vectors for the tables that start from them (glove.840B.300d.txt)."
+    )
     parser.add_argument(
         "--results_dir",
         type=Path,
@@ -82,6 +87,7 @@ def main(argv: list[str] | None = None) -> None:
                 results_dir=arguments.results_dir / name,
                 work_dir=arguments.work_dir / name,
                 dataset=TABLES[name].dataset_in(arguments.data_dir),
+                word_vectors=arguments.word_vectors,
             )
         if comparison is not None:
             # Of all its data sets, whatever was run now.
@@ -105,6 +111,7 @@ def run_table(
     results_dir: Path,
     work_dir: Path,
     dataset: str = "demo",
+    word_vectors: Path | None = None,
 ) -> None:
     """Run what is missing of some rows, then write the table of everything that is there.
 
@@ -115,15 +122,23 @@ def run_table(
         results_dir: Folder of the result files, one per run; the table is written beside it under its name.
         work_dir: Folder of the model folders.
         dataset: The data set as the scripts take it.
+        word_vectors: For a table that starts from them.
 
     Raises:
-        ValueError: If a row is unknown, or results are of another recipe than the row's, or not of one recipe or one data set.
+        ValueError: If a row is unknown, word vectors are missing or not wanted, or results are of another recipe than the row's, or not of one recipe or one data set.
         RuntimeError: If a run fails.
     """
     rows = {row.name: row for row in table.rows}
     row_names = list(rows) if row_names is None else row_names
     if unknown := [name for name in row_names if name not in rows]:
         raise ValueError(f"Table {table.name!r} has no row {', '.join(unknown)}. Its rows are {', '.join(rows)}.")
+    if table.word_vectors != (word_vectors is not None) and row_names:
+        needed = (
+            "starts from pretrained word vectors; give their file"
+            if table.word_vectors
+            else "starts without; leave them out"
+        )
+        raise ValueError(f"Table {table.name!r} with word_vectors={word_vectors}, but it {needed}.")
     _refuse_mixed_results(table, results_dir)
     skipped = {}
     for name in row_names:
@@ -134,8 +149,16 @@ def run_table(
             logger.info(f"{row.title} is skipped, {skipped[name]}")
             continue
         for seed in todo:
-            logger.info(f"== {row.title}" + (f", seed {seed}" if row.seeded else ""))
-            write_json(_result_file(row, seed, results_dir), run_row(table, row, seed, work_dir, dataset))
+            unit, result = row.title + (f", seed {seed}" if row.seeded else ""), _result_file(row, seed, results_dir)
+            work_dir.mkdir(parents=True, exist_ok=True)
+            try:
+                # Freed by the system when a process ends, however it ends.
+                with filelock.FileLock(work_dir / f"{result.stem}.lock", timeout=0):
+                    if not result.exists():
+                        logger.info(f"== {unit}")
+                        write_json(result, run_row(table, row, seed, work_dir, dataset, word_vectors))
+            except filelock.Timeout:
+                logger.info(f"{unit} is run by another process.")
             _refuse_mixed_results(table, results_dir)
     results = results_of(table, seeds, results_dir, skipped)
     if not any(row.runs for row in results.rows):
@@ -155,9 +178,16 @@ def results_of(table: Table, seeds: list[int], results_dir: Path, skipped: dict[
     """
     runs = {row.name: _results_of(row, results_dir) for row in table.rows}
     all_seeds = {*seeds, *(run["seed"] for row in table.rows if row.seeded for run in runs[row.name])}
+    papers = paper_values(table.dataset)
     rows = [
         RowResults(
-            row.name, row.title, row.line, len(all_seeds) if row.seeded else 1, runs[row.name], (skipped or {}).get(row.name)
+            row.name,
+            row.title,
+            row.line,
+            num_wanted=len(all_seeds) if row.seeded else 1,
+            runs=runs[row.name],
+            skipped=(skipped or {}).get(row.name),
+            paper=papers.get(row.name),
         )
         for row in table.rows
     ]
@@ -170,7 +200,9 @@ def missing_runs(row: Row, seeds: list[int], results_dir: Path) -> list[int]:
     return [seed for seed in seeds if not _result_file(row, seed, results_dir).exists()]
 
 
-def run_row(table: Table, row: Row, seed: int, work_dir: Path, dataset: str = "demo") -> dict[str, Any]:
+def run_row(
+    table: Table, row: Row, seed: int, work_dir: Path, dataset: str = "demo", word_vectors: Path | None = None
+) -> dict[str, Any]:
     """Train and evaluate one row with one seed, in a process of its own.
 
     A model that is there already, because the table was interrupted just then, is read and not trained again.
@@ -191,6 +223,8 @@ def run_row(table: Table, row: Row, seed: int, work_dir: Path, dataset: str = "d
         command += ["--config", str(table.recipes / f"{row.name}.yaml"), "--seed", str(seed)]
     if row.backbone_package:
         command += ["--backbone", str(_backbone_folder(row.backbone_package))]
+    if word_vectors is not None and row.has_recipe and not _reads_words_as_bert(table, row):
+        command += ["--word_vectors", str(word_vectors)]
     ended = subprocess.run(command, check=False)
     if ended.returncode:
         raise RuntimeError(
@@ -198,6 +232,11 @@ def run_row(table: Table, row: Row, seed: int, work_dir: Path, dataset: str = "d
             f"resumes the table; to train this run anew delete {folder}."
         )
     return _read_result(table, row, seed, folder, dataset)
+
+
+def _reads_words_as_bert(table: Table, row: Row) -> bool:
+    recipe = yaml.safe_load((table.recipes / f"{row.name}.yaml").read_text(encoding="utf-8"))
+    return recipe.get("model_family", "bertxml") == "bertxml"
 
 
 def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) -> dict[str, Any]:

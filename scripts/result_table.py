@@ -29,8 +29,13 @@ SPLIT = "test"
 GRADIENTS = "first_step_gradient_difference"
 # The last two as CorNet's and AttentionXML's authors define them; runs of older tables do not have them.
 METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG-corpus@3", "PSnDCG-corpus@5")
-SECONDS, MEMORY = "seconds", "peak_memory_mb"
-HEADINGS = {**{metric: metric.replace("-corpus", "") for metric in METRICS}, SECONDS: "time, s", MEMORY: "memory, MiB"}
+SECONDS, MEMORY, PARAMETERS = "seconds", "peak_memory_mb", "parameters"
+HEADINGS = {
+    **{metric: metric.replace("-corpus", "") for metric in METRICS},
+    SECONDS: "time, s",
+    MEMORY: "memory, MiB",
+    PARAMETERS: "parameters, M",
+}
 CURVE_METRIC = "nDCG@5"
 NOTHING = "–"
 
@@ -54,6 +59,7 @@ class RowResults:
         num_wanted: Runs it should have.
         runs: Contents of its result files, by seed.
         skipped: Why runs of it were left out, if they were.
+        paper: A paper and its values of metrics on this data set, in per cent, if one has them.
     """
 
     name: str
@@ -62,6 +68,7 @@ class RowResults:
     num_wanted: int
     runs: Sequence[Mapping[str, Any]]
     skipped: str | None = None
+    paper: tuple[str, Mapping[str, float]] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,8 @@ def columns_of(row: RowResults) -> dict[str, Spread]:
         columns[SECONDS] = Spread.of(seconds)
     if memory := [run["train"][MEMORY] for run in row.runs if MEMORY in run["train"]]:
         columns[MEMORY] = Spread.of(memory)
+    if parameters := [run["train"][PARAMETERS] for run in row.runs if PARAMETERS in run["train"]]:
+        columns[PARAMETERS] = Spread.of(parameters)
     return columns
 
 
@@ -111,6 +120,10 @@ def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None)
         values = [cells[row.name].get(column, NOTHING) for column in shown]
         count = str(len(row.runs)) if len(row.runs) == row.num_wanted else f"{len(row.runs)} of {row.num_wanted}"
         table.append(f"| {' | '.join([row.title, *values, count])} |")
+        if row.paper is not None:
+            paper, published = row.paper
+            values = [f"{published[column]:.2f}" if column in published else NOTHING for column in shown]
+            table.append(f"| {' | '.join([f'… in the {paper} paper', *values, NOTHING])} |")
     parts = [f"# {title}", "\n".join(table), *_notes(rows)]
     if picture:
         parts.append(f"![{CURVE_METRIC} on validation]({picture})")
@@ -120,6 +133,9 @@ def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None)
 def _cells(columns: Mapping[str, Spread]) -> dict[str, str]:
     cells = {}
     for column, spread in columns.items():
+        if column == PARAMETERS:
+            cells[column] = f"{spread.mean / 1e6:.1f}"
+            continue
         shown, digits = (spread, 0) if column in (SECONDS, MEMORY) else (spread.in_per_cent(), 2)
         cells[column] = f"{shown.mean:.{digits}f}" + (f" ± {shown.sd:.{digits}f}" if shown.sd is not None else "")
     return cells
@@ -128,7 +144,7 @@ def _cells(columns: Mapping[str, Spread]) -> dict[str, str]:
 def _make_best_bold(cells: dict[str, dict[str, str]], column: str) -> None:
     """By the means as they are shown, so that rows that look equal are both bold."""
     means = {name: float(of_row[column].split()[0]) for name, of_row in cells.items() if column in of_row}
-    best = (min if column in (SECONDS, MEMORY) else max)(means.values(), default=None)
+    best = (min if column in (SECONDS, MEMORY, PARAMETERS) else max)(means.values(), default=None)
     for name, mean in means.items():
         if mean == best:
             cells[name][column] = f"**{cells[name][column]}**"

@@ -80,7 +80,7 @@ def test_a_comparison_makes_its_tables_and_then_compares_them(tmp_path, monkeypa
     monkeypatch.setitem(COMPARISONS, "toys", Comparison("Toys", {"cpu": ("one", "two"), "paper": ("one",)}, PAIRS))
     done = []
 
-    def note(table, row, seed, work_dir, dataset):
+    def note(table, row, seed, work_dir, dataset, word_vectors):
         done.append((table.name, row.name, seed, work_dir.name))
         return run(seed, 0.5 + 0.01 * (row.name == "cornet"), [0.1, 0.4])
 

@@ -4,13 +4,16 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
+import filelock
 import pytest
 import yaml
 
 import reproduce
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.recipe import parse_recipe
+from paper_values import paper_values
 from reproduce import missing_runs, run_row, run_table
 from result_table import METRICS, Line
 from tables import COMPARISONS, TABLES, Row, Table
@@ -49,7 +52,7 @@ def runs_done(monkeypatch):
     """Instead of training, note which runs were asked for."""
     done = []
 
-    def note(table, row, seed, work_dir, dataset):
+    def note(table, row, seed, work_dir, dataset, word_vectors):
         done.append((row.name, seed))
         return finished(row, seed, **RECIPE)
 
@@ -156,6 +159,56 @@ def test_rows_on_different_data_are_refused(table, tmp_path):
     with pytest.raises(ValueError, match="dataset_fingerprint is 'one' in svm.json and 'two' in model-seed1.json. Delete"):
         run_table(table, ["svm", "model"], [1], results, tmp_path / "work")
     assert not (tmp_path / "toy.md").exists()
+
+
+def test_a_run_that_another_process_is_at_is_left_to_it(table, tmp_path, runs_done, caplog):
+    (tmp_path / "work").mkdir()
+    with filelock.FileLock(tmp_path / "work" / "model-seed1.lock"), caplog.at_level("INFO"):
+        run_table(table, ["model"], [1, 2], tmp_path / "results", tmp_path / "work")
+    assert runs_done == [("model", 2)] and "Model, seed 1 is run by another process." in caplog.text
+    run_table(table, ["model"], [1, 2], tmp_path / "results", tmp_path / "work")
+    assert runs_done == [("model", 2), ("model", 1)]
+
+
+def test_word_vectors_are_given_to_the_families_of_words_alone(table, tmp_path, monkeypatch):
+    (table.recipes / "words.yaml").write_text("model_family: xmlcnn\n", encoding="utf-8")
+    table = dataclasses.replace(table, rows=(Row("words", "Words", LINE), table.rows[1]), word_vectors=True)
+    commands = []
+
+    def stop(command, check):
+        commands.append(command)
+        return SimpleNamespace(returncode=1)
+
+    monkeypatch.setattr(reproduce.subprocess, "run", stop)
+    for name in ("words", "model"):
+        with pytest.raises(RuntimeError, match="ended with exit code 1"):
+            run_table(table, [name], [1], tmp_path / "results", tmp_path / "work", word_vectors=tmp_path / "glove.txt")
+    assert ["--word_vectors" in command for command in commands] == [True, False]
+    assert commands[0][-1] == str(tmp_path / "glove.txt")
+    with pytest.raises(ValueError, match="'toy' with word_vectors=None, but it starts from pretrained word vectors"):
+        run_table(table, ["words"], [1], tmp_path / "results", tmp_path / "work")
+    plain = dataclasses.replace(table, word_vectors=False)
+    with pytest.raises(ValueError, match="glove.txt, but it starts without; leave them out"):
+        run_table(plain, ["words"], [1], tmp_path / "results", tmp_path / "work", word_vectors=tmp_path / "glove.txt")
+
+
+@pytest.mark.parametrize(
+    "table", [table for table in TABLES.values() if paper_values(table.dataset)], ids=lambda table: table.name
+)
+def test_every_published_value_belongs_to_a_row_of_its_table(table):
+    published = paper_values(table.dataset)
+    assert set(published) <= {row.name for row in table.rows}
+    for paper, values in published.values():
+        assert paper in ("CorNet", "AttentionXML") and set(values) <= set(METRICS)
+        assert values["P@1"] > values["P@3"] > values["P@5"] and values["nDCG@3"] < values["P@1"]
+
+
+def test_where_both_papers_have_a_value_it_is_that_of_the_recipes():
+    assert paper_values("eurlex-4k")["attentionxml"] == (
+        "CorNet",
+        {"P@1": 85.43, "P@3": 73.30, "P@5": 60.99, "nDCG@3": 76.54, "nDCG@5": 70.45},
+    )
+    assert paper_values("eurlex-4k")["xmlrnn"][0] == "AttentionXML" and paper_values("demo") == {}
 
 
 def test_an_unknown_row_is_refused(table, tmp_path):

@@ -1,5 +1,6 @@
 """Means, deviations, bold cells, missing runs and the picture of a table, from results made up here."""
 
+import dataclasses
 import json
 
 import pytest
@@ -42,6 +43,15 @@ def test_cells_are_per_cent_with_the_deviation_and_the_best_is_bold():
     assert cells(text, "B")[1] == "**61.00**"
     assert cells(text, "A")[-3:] == ["55.00 ± 7.07", "100 ± 0", "2"]
     assert cells(text, "B")[-3:] == ["**61.00**", "**7**", "1"]  # the shortest time is the best; no row knows its memory
+
+
+def test_parameters_are_in_millions_and_values_of_a_paper_stand_below_the_row():
+    paper = ("CorNet", {"P@1": 86.39, "nDCG@5": 71.24})
+    with_paper = dataclasses.replace(row("a", [result(1, 0.5, parameters=8_261_716)]), paper=paper)
+    text = markdown("T", [with_paper, row("b", [result(1, 0.4)])])
+    assert cells(text, "A")[-2:] == ["**8.3**", "1"] and cells(text, "B")[-2] == "–"
+    published = cells(text, "… in the CorNet paper")
+    assert published[1] == "86.39" and published.count("–") == len(published) - 3
 
 
 def test_rows_that_look_equal_are_both_bold():
