@@ -124,7 +124,7 @@ TABLES = {
     "demo": _on("demo", "Demo data set (Debian package descriptions)", (SVM, *MODELS, MINILM)),
     "cooking-stackexchange": _on("cooking-stackexchange", "Cooking Stack Exchange (titles of questions)", (SVM, *MODELS)),
     "reuters-21578": _on("reuters-21578", "Reuters-21578", (SVM, *MODELS)),
-    "debtags": _on("debtags", "Debtags (Debian package descriptions)", (SVM, *MODELS)),
+    "debtags": _on("debtags", "Debtags (Debian package descriptions)", (SVM, *MODELS, MINILM)),
     "llms4subjects-en": _on("llms4subjects-en", "LLMs4Subjects (library records, English)", (SVM, *MODELS)),
     "eurlex-4k": _published("eurlex-4k", "EUR-Lex-4K", *MODELS, XMLRNN),
     "amazoncat-13k": _published("amazoncat-13k", "AmazonCat-13K", *MODELS, ATTENTIONXML_LARGE, XMLRNN),
