@@ -372,3 +372,16 @@ def test_parameter_groups_hold_every_trainable_parameter_once(model):
         if parameter.requires_grad:
             expected = parameter.dim() < 2 or "embedding" in name or "norm" in name.lower()
             assert (id(parameter) in without_decay) == expected, name
+
+
+@pytest.mark.parametrize("top_k", [None, 0, 3])
+def test_a_batch_without_documents_has_a_loss_of_nothing(family, top_k):
+    if "-on-" in family.name:
+        pytest.skip("the library's encoders do not take an empty batch")
+    model = family.build()
+    batch = {name: value[:0] for name, value in make_batch(model, [SHORT]).items()}
+    output = model(**batch, labels=torch.zeros(0, 2, dtype=torch.long), top_k=top_k)
+    assert output.loss == 0
+    output.loss.backward()
+    if top_k:
+        assert output.top_labels.shape == (0, 3)

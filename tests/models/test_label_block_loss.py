@@ -379,6 +379,18 @@ def test_nothing_is_written_for_a_loss_that_is_not_finite(num_blocks, spoil):
     assert all(torch.equal(now, old) for now, old in zip(parameters_of(head, cornet), before, strict=True))
 
 
+def test_features_that_are_not_finite_are_never_written_though_the_loss_is():
+    head, _ = build_head(block_size=3)
+    with torch.no_grad():
+        head.output.weight.abs_().neg_()
+    head.updates = recordings(head, None, change=True)
+    hidden = torch.full_like(documents(), float("inf"))
+    before = head.output.weight.clone()
+    with pytest.raises(FloatingPointError, match="what the labels are scored from, is not finite"):
+        head.loss(hidden, torch.full((len(hidden), 1), -100)).backward()  # all logits are -inf: a loss of nothing
+    assert torch.equal(head.output.weight, before)
+
+
 def test_two_losses_of_one_graph_cannot_both_update():
     head, _ = build_head(block_size=3)
     head.updates = recordings(head, None, change=True)

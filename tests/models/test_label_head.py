@@ -124,6 +124,8 @@ def test_a_gradient_that_an_updated_matrix_would_never_get_is_refused():
 def test_unknown_losses_and_reductions_are_refused():
     with pytest.raises(ValueError, match="loss='focal' is none of bce, propensity_bce, asymmetric"):
         LabelHead(4, 3, loss="focal")
+    with pytest.raises(ValueError, match="loss_settings=.*'gamma': 1.* does not fit loss='bce'"):
+        LabelHead(4, 3, loss_settings={"gamma": 1})
     head, _ = build_head()
     with pytest.raises(ValueError, match="reduction='average' is none of mean, sum_labels, sum"):
         head.loss(documents(), LABELS, "average")

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import Trainer
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.commands.processes import leave_processes
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
 from hf_xmtc.models.label_shard import full_state_dict
 from hf_xmtc.tokenization import train_word_tokenizer
+from hf_xmtc.training.initialization import set_missing_label_weights
 from training.interrupted_runs import InterruptAt, Interrupted
 
 # A large epsilon, because Adam makes steps of full size of gradients that are rounding alone.
@@ -94,9 +96,40 @@ def main(folder: Path) -> None:
         trainer = make_trainer(output, data, tokenizer, model_settings, **settings)
         trainer.train()
         trainer.save_model()
+        if name == "clipped":
+            save_as_older_releases_do(trainer, folder / "older")
         torch.save(observe(trainer, data), output / f"{trainer.args.process_index}.pt")
         if settings.get("label_optimizer", "").endswith("_in_backward") or name in ("adamw", "propensity, averaged"):
             resume(folder / f"{name}, resumed", trainer, data, tokenizer, model_settings, settings)
+    found = weights_of_labels(folder / "weights", data, tokenizer)
+    (folder / "weights").mkdir(exist_ok=True)
+    torch.save(found, folder / "weights" / f"{trainer.args.process_index}.pt")
+
+
+def save_as_older_releases_do(trainer: XMTCTrainer, output: Path) -> None:
+    """transformers 5.13 calls `_save` in the writing process alone."""
+
+    def save_model(trainer, output_dir=None, _internal_call=False):
+        if trainer.args.should_save:
+            trainer._save(output_dir)
+
+    newer, Trainer.save_model = Trainer.save_model, save_model
+    trainer.save_model(str(output))
+    Trainer.save_model = newer
+
+
+def weights_of_labels(output: Path, data, tokenizer) -> dict[str, torch.Tensor]:
+    """What the trainer makes of label weights that are set for all labels, and for all but the last one."""
+    found = {}
+    for name, missing in (("all set", 0), ("one missing", 1)):
+        trainer = make_trainer(output, data, tokenizer, {"label_loss": "propensity_bce"}, shard_labels=True)
+        weights = trainer.model.label_head.positive_weight
+        weights.fill_(2.0)
+        if missing and trainer.model.label_head.shard.stop == trainer.model.config.num_labels:
+            weights[-1] = 0.0
+        set_missing_label_weights(trainer.model, trainer.inverse_propensity[:-1])
+        found[name] = weights.clone()
+    return found
 
 
 def resume(output: Path, whole: XMTCTrainer, data, tokenizer, model_settings: dict, settings: dict) -> None:

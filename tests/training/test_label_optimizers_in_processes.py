@@ -39,4 +39,4 @@ def test_unequal_batches_are_refused_in_every_process(folders):
 def test_a_loss_that_is_not_finite_in_one_process_stops_both(folders):
     messages = [(folders[1] / f"not_finite.{rank}.txt").read_text() for rank in (0, 1)]
     assert all("Training stopped in step 1, before anything was changed by it" in message for message in messages)
-    assert "The loss of another process" in messages[0] and "The loss, or its gradient in CorNet" in messages[1]
+    assert "The loss of another process" in messages[0] and "The loss, its gradient in CorNet" in messages[1]

@@ -121,3 +121,15 @@ def test_engines_that_shard_are_refused_before_training(corpus, tmp_path, engine
     setattr(trainer, engine, True)
     with pytest.raises(ValueError, match=f"shard_labels=True, but accelerate was started with {name}"):
         trainer.train()
+
+
+def test_processes_decide_together_whether_label_weights_are_missing(folder):
+    found = [torch.load(folder / "weights" / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+    for weights in found:
+        assert (weights["all set"] == 2.0).all()
+        assert not (weights["one missing"] == 2.0).any() and weights["one missing"].all()  # those of all are set anew
+
+
+def test_the_whole_model_is_saved_where_only_one_process_is_asked_to(folder):
+    older, newer = (load_file(folder / name / "model.safetensors") for name in ("older", "clipped"))
+    assert older.keys() == newer.keys() and all(torch.equal(older[name], newer[name]) for name in newer)

@@ -269,16 +269,30 @@ def test_what_cannot_fit_is_refused_with_the_options_that_help():
         MemoryEstimate(**{**FIELDS, "evaluation": 400.0}, available=500.0, remedies=remedies).refuse_if_too_large()
 
 
+CHECKPOINTING = "activation" if hasattr(XMTCTrainingArguments("unused"), "activation_checkpointing") else "gradient"
+WIDE = {"num_labels": 20_000, "cornet_num_blocks": 0}
+DEEP = {"num_labels": 10, "cornet_num_blocks": 0, "num_hidden_layers": 12}
+
+
 @pytest.mark.parametrize(
-    ("settings", "processes", "remedies"),
+    ("sizes", "settings", "processes", "remedies"),
     [
-        ({}, 1, {"label_optimizer=rowwise_in_backward", "activation_checkpointing=True", "optim=adafactor"}),
-        ({"label_optimizer": "sgd_in_backward"}, 1, {"activation_checkpointing=True"}),
-        ({"optim": "adafactor", "gradient_checkpointing": True}, 1, set()),
-        ({"label_optimizer": "sgd_in_backward"}, 2, {"activation_checkpointing=True", "shard_labels=True"}),
+        (WIDE, {}, 1, {"label_optimizer=rowwise_in_backward", "optim=adafactor"}),
+        (WIDE, {"label_optimizer": "sgd_in_backward"}, 1, set()),
+        (WIDE, {"gradient_accumulation_steps": 2}, 1, {"optim=adafactor"}),
+        (WIDE, {"optim": "adafactor"}, 1, set()),
+        (WIDE, {}, 2, {"label_optimizer=rowwise_in_backward", "optim=adafactor", "shard_labels=True"}),
+        (DEEP, {}, 1, {f"{CHECKPOINTING}_checkpointing=True"}),
     ],
 )
-def test_only_options_that_are_not_set_yet_are_named(make_args, monkeypatch, settings, processes, remedies):
+def test_only_options_that_can_be_set_and_help_are_named(make_args, monkeypatch, sizes, settings, processes, remedies):
     monkeypatch.setattr(XMTCTrainingArguments, "world_size", processes)
-    args = make_args(**settings)
-    assert set(estimate_memory(make_model(), args, 16).remedies) == remedies
+    args = make_args(**settings, per_device_train_batch_size=64 if sizes is DEEP else 1)
+    assert set(estimate_memory(on_meta(**sizes), args, 16).remedies) == remedies
+
+
+def test_labels_that_read_tokens_are_not_told_to_spread_over_processes(make_args, monkeypatch):
+    monkeypatch.setattr(XMTCTrainingArguments, "world_size", 2)
+    with torch.device("meta"):
+        model = AttentionXMLForXMTC(AttentionXMLConfig(vocab_size=50, num_labels=20_000, cornet_num_blocks=0))
+    assert set(estimate_memory(model, make_args(), 16).remedies) == {"optim=adafactor"}

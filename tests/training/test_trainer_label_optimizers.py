@@ -375,8 +375,57 @@ def test_an_optimizer_of_ones_own_is_not_mixed_with_the_label_options(make_train
     model = make_model()
     own = torch.optim.SGD(model.parameters(), lr=0.1)
     trainer = make_trainer(model=model, max_steps=1, trainer={"optimizers": (own, None)}, **settings)
-    with pytest.raises(ValueError, match="was given an optimizer of your own"):
+    with pytest.raises(ValueError, match="the trainer has an optimizer of your own .SGD."):
         trainer.train()
+
+
+@pytest.mark.parametrize("way", ["set later", "create_optimizer overridden"])
+def test_an_optimizer_of_ones_own_is_found_wherever_it_comes_from(make_trainer, make_model, way, monkeypatch):
+    model = make_model()
+    own = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = make_trainer(model=model, max_steps=1, label_optimizer="sgd_in_backward")
+    if way == "set later":
+        trainer.optimizer = own
+    else:
+        monkeypatch.setattr(trainer, "create_optimizer", lambda model=None: setattr(trainer, "optimizer", own))
+    with pytest.raises(ValueError, match="label_optimizer='sgd_in_backward', but the trainer has an optimizer of your own"):
+        trainer.train()
+
+
+def test_other_options_after_a_training_want_a_new_trainer(make_trainer):
+    trainer = make_trainer(max_steps=1, **NOTHING_ELSE)
+    trainer.train()
+    trainer.train()
+    trainer.args.label_optimizer = "sgd_in_backward"
+    with pytest.raises(ValueError, match="built with label_optimizer='adamw', but it is 'sgd_in_backward' now"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("how", ["penalty", "other loss"])
+def test_a_loss_that_does_not_train_the_labels_is_refused(make_trainer, make_model, how, monkeypatch):
+    model = make_model()
+    trainer = make_trainer(model=model, max_steps=2, label_optimizer="sgd_in_backward", **NOTHING_ELSE)
+    own_loss = trainer.compute_loss
+
+    def loss_of(model, inputs, **kwargs):
+        if how == "penalty":
+            return own_loss(model, inputs, **kwargs) + 0.1 * model.label_head.output.weight.square().sum()
+        return model.get_input_embeddings().weight.square().sum()
+
+    monkeypatch.setattr(trainer, "compute_loss", loss_of)
+    cause = "a gradient has reached label_head.output" if how == "penalty" else "nothing has updated them"
+    with pytest.raises(RuntimeError, match=f"in this step {cause}.*Use label_optimizer='adamw' or 'rowwise'"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("name", IN_BACKWARD)
+def test_nothing_but_the_rest_is_trained_where_all_label_matrices_are_frozen(make_trainer, make_model, name):
+    model = make_model()
+    for parameter in label_parameters(model):
+        parameter.requires_grad_(False)
+    before = [parameter.clone() for parameter in label_parameters(model)]
+    make_trainer(model=model, label_optimizer=name, sparse_embeddings=True, max_steps=2, **NOTHING_ELSE).train()
+    assert all(torch.equal(old, new) for old, new in zip(before, label_parameters(model), strict=True))
 
 
 @pytest.mark.parametrize("name", ["adamw", "rowwise", "sgd_in_backward"])
@@ -404,7 +453,7 @@ def test_labels_that_read_tokens_are_not_updated_in_the_backward_pass_of_several
     config = AttentionXMLConfig(vocab_size=64, num_labels=6, hidden_size=4, embedding_size=4, cornet_context_size=3)
     trainer = make_trainer(model=AttentionXMLForXMTC(config), label_optimizer="sgd_in_backward", max_steps=1)
     monkeypatch.setattr(type(trainer.args), "world_size", 2)
-    with pytest.raises(ValueError, match="2 processes: the labels of a AttentionXMLForXMTC read all tokens"):
+    with pytest.raises(ValueError, match="2 processes: the labels of AttentionXMLForXMTC read all tokens"):
         trainer.train()
 
 

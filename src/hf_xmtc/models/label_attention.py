@@ -174,16 +174,13 @@ class LabelAttentionHead(BaseLabelHead):
         return {"attention": LabelMatrix(self.attention.weight, None, [self.attention.weight])}
 
     def resize_labels(self, kept_ids: Tensor) -> None:
-        old, kept, weights = self.attention, kept_ids >= 0, self.positive_weight
+        super().resize_labels(kept_ids)
+        old, kept = self.attention, kept_ids >= 0
         device, dtype = old.weight.device, old.weight.dtype
         self.attention = nn.Linear(old.in_features, len(kept_ids), bias=False, device=device, dtype=dtype)
-        self.num_labels = len(kept_ids)
         with torch.no_grad():
             self._reset_attention()
             self.attention.weight[kept] = old.weight[kept_ids[kept]]
-            if weights is not None:
-                self.positive_weight = weights.new_zeros(len(kept_ids))
-                self.positive_weight[kept] = weights[kept_ids[kept]]
 
 
 def _trimmed(documents: DocumentStates) -> DocumentStates:

@@ -116,8 +116,8 @@ class _BlockLoss(torch.autograd.Function):
         scorer, updates = ctx.scorer, ctx.task.updates
         scorer.loss_scale = grad_output
         scorer.read_context_gradients()
-        if updates is not None:
-            _refuse_non_finite(ctx.total * grad_output, scorer.context_gradients, updates)
+        if updates:
+            _refuse_non_finite(ctx.total * grad_output, scorer.rights(), updates)
             for update in updates.values():
                 update.begin()
         parameters = ctx.inputs[1:]
@@ -180,13 +180,14 @@ class _StoredGradient:
             self.bias[start:stop] = left.sum(1)
 
 
-def _refuse_non_finite(scaled_loss: Tensor, context_gradients: list[Tensor], updates: dict[str, RowUpdate]) -> None:
-    finite = torch.stack([torch.isfinite(scaled_loss), *(gradient.isfinite().all() for gradient in context_gradients)]).all()
-    if not bool(torch.stack([update.agree(finite) for update in updates.values()]).all()):
+def _refuse_non_finite(scaled_loss: Tensor, factors: list[Tensor], updates: dict[str, RowUpdate]) -> None:
+    finite = torch.stack([torch.isfinite(scaled_loss), *(factor.isfinite().all() for factor in factors)]).all()
+    # One speaks for all: either every update is shared with other processes or none is.
+    if not bool(next(iter(updates.values())).agree(finite)):
         cause = (
-            "The loss of another process, or its gradient in CorNet, is not finite"
+            "The loss of another process, its gradient in CorNet, or its features, is not finite"
             if bool(finite)
-            else f"The loss, or its gradient in CorNet, is not finite (loss x incoming gradient = {float(scaled_loss)})"
+            else f"The loss, its gradient in CorNet, or what the labels are scored from, is not finite (loss x incoming gradient = {float(scaled_loss)})"
         )
         raise FloatingPointError(
             f"{cause}; nothing was written to the label matrices. Lower the learning rate (label_learning_rate, learning_rate), or "

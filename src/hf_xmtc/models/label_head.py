@@ -44,9 +44,13 @@ class LabelHead(BaseLabelHead):
         """Xavier-uniform weights and the biases of `torch.nn.Linear`, as the CorNet authors initialise their classifiers."""
         super().reset_parameters()
         for linear in filter(None, (self.bottleneck, self.output)):
-            bound = linear.in_features**-0.5
-            init.xavier_uniform_(linear.weight)
-            init.uniform_(linear.bias, -bound, bound)
+            self._reset(linear)
+
+    @staticmethod
+    def _reset(linear: nn.Linear) -> None:
+        bound = linear.in_features**-0.5
+        init.xavier_uniform_(linear.weight)
+        init.uniform_(linear.bias, -bound, bound)
 
     def source(self, hidden: Tensor) -> Tensor:
         """``hidden`` (B, H) itself, or the bottleneck's output."""
@@ -85,16 +89,10 @@ class LabelHead(BaseLabelHead):
         return {"output": LabelMatrix(weight, bias, [weight, bias])}
 
     def resize_labels(self, kept_ids: Tensor) -> None:
+        super().resize_labels(kept_ids)
         old, kept = self.output, kept_ids >= 0
         self.output = nn.Linear(old.in_features, len(kept_ids), device=old.weight.device, dtype=old.weight.dtype)
-        bottleneck, self.bottleneck = self.bottleneck, None
-        weights = self.positive_weight
-        if weights is not None:
-            self.positive_weight = weights.new_zeros(len(kept_ids))
-        self.reset_parameters()
-        self.bottleneck, self.num_labels = bottleneck, len(kept_ids)
         with torch.no_grad():
+            self._reset(self.output)
             self.output.weight[kept] = old.weight[kept_ids[kept]]
             self.output.bias[kept] = old.bias[kept_ids[kept]]
-            if weights is not None:
-                self.positive_weight[kept] = weights[kept_ids[kept]]

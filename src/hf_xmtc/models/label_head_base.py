@@ -55,7 +55,10 @@ class BaseLabelHead(nn.Module, ABC):
             raise ValueError(f"loss={loss!r} is none of {', '.join(LABEL_LOSSES)}.")
         self.num_labels = num_labels
         self.block_size, self.memory_mib = block_size, memory_mib
-        self.label_loss = LABEL_LOSSES[loss](**(loss_settings or {}))
+        try:
+            self.label_loss = LABEL_LOSSES[loss](**(loss_settings or {}))
+        except TypeError as error:
+            raise ValueError(f"loss_settings={loss_settings!r} does not fit loss={loss!r}: {error}.") from error
         # Zero stands for a weight that nobody has set yet.
         self.register_buffer("positive_weight", torch.zeros(num_labels) if self.label_loss.weighs_labels else None)
         # What takes the gradients of the label matrices in the backward pass; see XMTCPreTrainedModel.update_labels_in_backward.
@@ -95,9 +98,14 @@ class BaseLabelHead(nn.Module, ABC):
         """Memory that raw logits take beyond what is counted for every head: kept for the backward pass, or at work in a block."""
         return 0
 
-    @abstractmethod
+    @torch.no_grad()
     def resize_labels(self, kept_ids: Tensor) -> None:
-        """Follow a change of the label space; ``kept_ids`` as in `CorNet.resize_labels`."""
+        """Follow a change of the label space; ``kept_ids`` as in `CorNet.resize_labels`. Heads do it for their matrices."""
+        weights, kept = self.positive_weight, kept_ids >= 0
+        self.num_labels = len(kept_ids)
+        if weights is not None:
+            self.positive_weight = weights.new_zeros(len(kept_ids))
+            self.positive_weight[kept] = weights[kept_ids[kept]]
 
     def reset_parameters(self) -> None:
         """Start anew."""

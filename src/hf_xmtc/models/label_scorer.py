@@ -239,4 +239,4 @@ def suitable_block_size(width: int, device_type: str) -> int:
         device_type: ``cpu``, ``cuda`` …
     """
     numbers = BLOCK_NUMBERS["cpu" if device_type == "cpu" else "other"]
-    return max(64, numbers // width // 64 * 64)
+    return max(64, numbers // max(1, width) // 64 * 64)

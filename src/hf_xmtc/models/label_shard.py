@@ -163,7 +163,7 @@ def shard_labels(model: nn.Module, group: dist.ProcessGroup | None = None) -> La
         )
     if head.linear_head is None:
         raise ValueError(
-            f"The labels of a {type(model).__name__} cannot be spread over processes: every label reads all tokens of the documents, "
+            f"The labels of {type(model).__name__} cannot be spread over processes: every label reads all tokens of the documents, "
             "which each process has for its own ones only. Train without shard_labels (memory is bounded by label blocks anyway)."
         )
     shard, names = LabelShard(head.num_labels, group), label_dimensions(model)

@@ -70,8 +70,8 @@ def block_topk(scorer: LabelScorer, k: int) -> tuple[Tensor, Tensor, Tensor | No
         else:
             # An equal logit of a later block has a higher id and stays out.
             documents = (logits.amax(dim=0) > values[:, -1]).nonzero()[:, 0]
-        if not len(documents):
-            continue
+            if not len(documents):
+                continue
         found, places = exact_topk(logits[:, documents].t(), k)
         # Earlier blocks hold lower ids, so a tie by position is a tie by id.
         merged, order = exact_topk(torch.cat([values[documents], found], dim=1), k)

@@ -92,6 +92,8 @@ class BiLSTM(GradientCheckpointingLayer):
         Documents begin in the first column, so the forward direction never reads padding before a word; the backward direction
         reads each document turned round.
         """
+        if not len(embedded):
+            return embedded.new_zeros(0, embedded.shape[1], 2 * self.lstm.hidden_size)
         longest = int(lengths.max())
         columns = torch.arange(longest, device=lengths.device)
         inside = columns < lengths[:, None]  # (B, T)

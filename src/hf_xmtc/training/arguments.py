@@ -174,6 +174,11 @@ class XMTCTrainingArguments(TrainingArguments):
                 f"{chosen} with fp16=True: fp16 scales the loss and leaves out steps that overflow, which is known only after the "
                 "backward pass. Use bf16=True, or label_optimizer='rowwise'."
             )
+        if self.world_size > 1 and not self.accelerator_config.even_batches:
+            raise ValueError(
+                f"{chosen} with even_batches=False in {self.world_size} processes: each update takes the documents of all, so all need as many "
+                "batches. Leave even_batches at True."
+            )
         for name in ("fsdp", "deepspeed"):
             if getattr(self, name):
                 raise ValueError(

@@ -79,13 +79,20 @@ def set_missing_label_weights(model: XMTCPreTrainedModel, weight_of_label: np.nd
     weights = model.label_head.positive_weight
     if weights is None:
         return
-    found = torch.from_numpy(weight_of_label[model.label_head.own_labels]).to(weights)
-    missing = int((weights == 0).sum())
+    head = model.label_head
+    found = torch.from_numpy(weight_of_label[head.own_labels]).to(weights)
+    # Of all labels, wherever they are: processes that share them must decide alike.
+    counts = torch.stack([(weights == 0).sum(), ((weights - found).abs() > 1e-3 * found).sum()])
+    if head.shard is not None:
+        head.shard.reduce(counts)
+    missing, different = counts.tolist()
     if missing:
-        if missing < len(weights):
-            logger.warning(f"{missing} of {len(weights)} labels have no weight in the loss yet; those of all are set anew.")
+        if missing < head.num_labels:
+            logger.warning(
+                f"{missing} of {head.num_labels} labels have no weight in the loss yet; those of all are set anew."
+            )
         weights.copy_(found)
-    elif not torch.allclose(weights, found, rtol=1e-3):
+    elif different:
         logger.warning(
             "The model keeps the label weights of its loss, which are not those of these data. Call initialize_label_weights of "
             "hf_xmtc.training to replace them."

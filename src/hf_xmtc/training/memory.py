@@ -3,7 +3,7 @@
 import copy
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 import torch
@@ -15,6 +15,7 @@ from hf_xmtc.models.label_shard import label_dimensions
 
 from .arguments import XMTCTrainingArguments
 from .optimizer_options import sparse_embedding, trained_label_matrices
+from .option_refusals import refuse_unusable_with_model
 
 __all__ = ["MemoryEstimate", "estimate_memory"]
 
@@ -108,6 +109,11 @@ def estimate_memory(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
         args: Batch sizes, optimizer, precision, checkpointing, averaging, device and processes.
         num_tokens: Tokens of the longest documents, special tokens included.
     """
+    estimate = _estimate(model, args, num_tokens)
+    return replace(estimate, remedies=_remedies(model, args, num_tokens, estimate.total))
+
+
+def _estimate(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> MemoryEstimate:
     gathered = 0
     if args.shard_labels:
         gathered = sum(_num_bytes(parameter) for parameter in model.parameters()) if args.device.type == "cpu" else 0
@@ -136,19 +142,36 @@ def estimate_memory(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
         device=str(args.device),
         processes=processes,
         gathering=gathered / MIB,
-        remedies=_remedies(model, args),
     )
 
 
-def _remedies(model: nn.Module, args: XMTCTrainingArguments) -> tuple[str, ...]:
-    plain_adamw = str(getattr(args.optim, "value", args.optim)).startswith("adamw")
-    options = {
-        "label_optimizer=rowwise_in_backward": not args.updates_in_backward and plain_adamw,
-        "activation_checkpointing=True": model.supports_gradient_checkpointing and not _checkpoints_activations(args),
-        "optim=adafactor": plain_adamw and args.label_optimizer == "adamw" and not args.sparse_embeddings,
-        "shard_labels=True": args.world_size > 1 and not args.shard_labels,
-    }
-    return tuple(option for option, helps in options.items() if helps)
+# Options that lower memory; which of them a run can take is tried.
+REMEDIES = (
+    ("label_optimizer", "rowwise_in_backward"),
+    ("activation_checkpointing", True),
+    ("gradient_checkpointing", True),  # the name of the one before in older releases of transformers
+    ("optim", "adafactor"),
+    ("shard_labels", True),
+)
+
+
+def _remedies(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int, total: float) -> tuple[str, ...]:
+    """The options that can be set beside the others and lower the estimate by a twentieth at least."""
+    found = []
+    for name, value in REMEDIES:
+        if not hasattr(args, name) or (name == "gradient_checkpointing" and hasattr(args, "activation_checkpointing")):
+            continue
+        changed = copy.copy(args)
+        setattr(changed, name, value)
+        try:
+            changed.check_label_options()
+            refuse_unusable_with_model(changed, model)
+            lower = _estimate(model, changed, num_tokens).total
+        except ValueError:
+            continue
+        if lower < 0.95 * total:
+            found.append(f"{name}={value}")
+    return tuple(found)
 
 
 def _checkpoints_activations(args: XMTCTrainingArguments) -> bool:

@@ -1,8 +1,6 @@
 """From training arguments to an optimizer: label matrices, word embeddings and the rest, each with its own rule."""
 
 import contextlib
-import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +8,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
-from transformers import Trainer
 from transformers.utils import logging
 
 from hf_xmtc.models.label_scorer import LabelMatrix, RowUpdate
@@ -24,8 +21,6 @@ __all__ = [
     "build_optimizer",
     "label_learning_rate",
     "prepared_for_training",
-    "refuse_other_optimizer",
-    "refuse_unusable_options",
     "sparse_embedding",
     "trained_label_matrices",
 ]
@@ -105,7 +100,7 @@ def build_optimizer(
             [{"params": [embedding.weight], "lr": args.learning_rate}], betas=betas, eps=args.adam_epsilon
         )
     updates = None
-    if args.updates_in_backward:
+    if args.updates_in_backward and matrices:
         updates = _make_updates(model, args, matrices)
         parts["labels"] = InBackwardOptimizer(updates)
         if args.world_size > 1 and model.label_head.shard is None:
@@ -186,82 +181,6 @@ def sparse_embedding(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) ->
     return embedding if embedding.weight.requires_grad else None
 
 
-def refuse_unusable_options(trainer: Trainer) -> None:
-    """Refuse what the arguments alone do not show: what an environment or accelerate's own configuration has asked for.
-
-    Raises:
-        ValueError: If options, engine and what the trainer was given do not go together.
-    """
-    args, accelerator = trainer.args, trainer.accelerator
-    own_rules = {
-        f"label_optimizer={args.label_optimizer!r}": args.label_optimizer != "adamw",
-        f"label_learning_rate={args.label_learning_rate}": args.label_learning_rate is not None,
-        "sparse_embeddings=True": args.sparse_embeddings,
-    }
-    chosen = next((option for option, is_used in own_rules.items() if is_used), None)
-    if chosen and trainer.optimizer_given:
-        raise ValueError(
-            f"{chosen}, but the trainer was given an optimizer of your own (optimizers=…), which knows nothing of it. Leave one of them "
-            "out."
-        )
-    options = {
-        f"label_optimizer={args.label_optimizer!r}": args.updates_in_backward,
-        "sparse_embeddings=True": args.sparse_embeddings,
-        "shard_labels=True": args.shard_labels,
-    }
-    chosen = next((option for option, is_used in options.items() if is_used), None)
-    if chosen is None:
-        return
-    if args.updates_in_backward and args.world_size > 1 and trainer.model.label_head.linear_head is None:
-        raise ValueError(
-            f"{chosen} with {args.world_size} processes: the labels of a {type(trainer.model).__name__} read all tokens, and documents of "
-            "the processes differ in length. Use label_optimizer='rowwise' or 'adamw', or train in one process."
-        )
-    for name in ("compute_loss_func", "label_smoother"):
-        if getattr(trainer, name) is not None and (args.updates_in_backward or args.shard_labels):
-            raise ValueError(
-                f"{chosen} with a {name}, which wants the logits of all labels, but they have no gradient here: only the model's own "
-                "loss has, block by block. Leave one of them out; config.label_loss chooses a loss."
-            )
-    for engine, is_used in (("FSDP", trainer.is_fsdp_enabled), ("DeepSpeed", trainer.is_deepspeed_enabled)):
-        if is_used:
-            raise ValueError(
-                f"{chosen}, but accelerate was started with {engine}, which shards the weights and updates them itself. Start it "
-                "without, or leave the option out."
-            )
-    args.check_label_options()  # accelerate's configuration, and whoever changed them, may have made them contradict each other
-    if args.n_gpu > 1:
-        raise ValueError(
-            f"{chosen} in one process with {args.n_gpu} GPUs, where torch.nn.DataParallel copies the model in every step. Start one "
-            f"process per GPU (torchrun --nproc_per_node {args.n_gpu} …), or set CUDA_VISIBLE_DEVICES to one GPU."
-        )
-    if (args.updates_in_backward or args.shard_labels) and accelerator.mixed_precision == "fp16":
-        instead = ", or use label_optimizer='rowwise'" if args.updates_in_backward else ""
-        raise ValueError(
-            f"{chosen}, but accelerate was started with mixed_precision=fp16, which scales the loss and leaves out steps that "
-            f"overflow. Start it with bf16{instead}."
-        )
-
-
-def refuse_other_optimizer(arguments_file: str, args: XMTCTrainingArguments) -> None:
-    """Refuse to resume from a checkpoint whose optimizer state is that of other options.
-
-    Raises:
-        ValueError: If ``label_optimizer``, ``sparse_embeddings`` or ``shard_labels`` in the checkpoint's arguments differ from ``args``.
-    """
-    if not os.path.exists(arguments_file):
-        return
-    with open(arguments_file, encoding="utf-8") as file:
-        saved = json.load(file)
-    for name, default in (("label_optimizer", "adamw"), ("sparse_embeddings", False), ("shard_labels", False)):
-        before, now = saved.get(name, default), getattr(args, name)
-        if before != now:
-            raise ValueError(
-                f"The checkpoint was trained with {name}={before!r}, but this run has {name}={now!r}, and the optimizer's state "
-                f"differs. Resume with {name}={before!r}, or start in a new output folder."
-            )
-
-
 @contextlib.contextmanager
 def prepared_for_training(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) -> Iterator[None]:
     """Within this context gradients are as the arguments want them; afterwards the model is an ordinary one again.
@@ -271,11 +190,7 @@ def prepared_for_training(model: XMTCPreTrainedModel, args: XMTCTrainingArgument
     """
     matrices = trained_label_matrices(model, args) if args.updates_in_backward else {}
     embedding = sparse_embedding(model, args)
-    if embedding is not None:
-        was_sparse, embedding.sparse = embedding.sparse, True
     replicated = bool(matrices) and args.world_size > 1 and model.label_head.shard is None
-    if replicated:
-        _leave_out_of_ddp(model, matrices)
     if matrices and (args.max_grad_norm or 0) > 0 and args.should_log:
         clipping = (
             "adaptive_gradient_clipping=True" if args.adaptive_gradient_clipping else f"max_grad_norm={args.max_grad_norm}"
@@ -284,7 +199,12 @@ def prepared_for_training(model: XMTCPreTrainedModel, args: XMTCTrainingArgument
             f"Gradient clipping ({clipping}) and the logged gradient norm leave the label matrices out: with "
             f"label_optimizer={args.label_optimizer!r} their gradients are never stored."
         )
+    was_sparse = embedding is not None and embedding.sparse
     try:
+        if embedding is not None:
+            embedding.sparse = True
+        if replicated:
+            _leave_out_of_ddp(model, matrices)
         yield
     finally:
         model.update_labels_in_backward(None)
@@ -306,7 +226,7 @@ def _leave_out_of_ddp(model: XMTCPreTrainedModel, matrices: dict[str, LabelMatri
 
 
 def _take_into_ddp(model: XMTCPreTrainedModel, matrices: dict[str, LabelMatrix]) -> None:
-    del model._ddp_params_and_buffers_to_ignore
+    vars(model).pop("_ddp_params_and_buffers_to_ignore", None)
     for matrix in matrices.values():
         for parameter in matrix.parameters:
-            del parameter._ddp_ignored
+            vars(parameter).pop("_ddp_ignored", None)

@@ -81,13 +81,28 @@ class InBackwardOptimizer(Optimizer):
 
     def __init__(self, updates: dict[str, LabelUpdate]):
         self.updates = updates
+        self._updates_seen = 0
         super().__init__([update.group for update in updates.values()], {})
         for update in updates.values():
             self.state[update.group["params"][0]] = update.state
 
     def step(self, closure: Any = None) -> Any:
-        """Nothing is left to do: the backward pass has changed the weights."""
-        return closure() if closure is not None else None
+        """Nothing is left to do: the backward pass has changed the weights.
+
+        Raises:
+            RuntimeError: If it has not, or there is a gradient of them besides, which would be lost.
+        """
+        loss = closure() if closure is not None else None
+        done = sum(update.state.get("step", 0) for update in self.updates.values())
+        others = [name for name, update in self.updates.items() if any(p.grad is not None for p in update.group["params"])]
+        if done == self._updates_seen or others:
+            cause = f"a gradient has reached {', '.join(others)} by another way" if others else "nothing has updated them"
+            raise RuntimeError(
+                f"The label matrices are updated in the backward pass of the model's own loss, but in this step {cause}: a loss or penalty "
+                "of your own does not train them. Use label_optimizer='adamw' or 'rowwise' with it."
+            )
+        self._updates_seen = done
+        return loss
 
     def state_dict(self) -> dict[str, Any]:
         groups = {name: dict(update.group) for name, update in self.updates.items()}
@@ -113,6 +128,7 @@ class InBackwardOptimizer(Optimizer):
             update.state.clear()
             for key, value in saved[name].items():
                 update.state[key] = value.to(device) if isinstance(value, Tensor) else value
+        self._updates_seen = sum(update.state.get("step", 0) for update in self.updates.values())
 
 
 class RowwiseAdam(Optimizer):

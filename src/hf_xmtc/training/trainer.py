@@ -13,7 +13,6 @@ from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
 from hf_xmtc.data import XMTCDataCollator, label_counts, tokenize_dataset
 from hf_xmtc.metrics import inverse_propensity, ranking_report
-from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments, public_arguments
@@ -28,7 +27,14 @@ from .label_sharding import (
     spread_labels,
 )
 from .length_bucketing import LengthBucketedSampler, document_lengths
-from .optimizer_options import build_optimizer, prepared_for_training, refuse_other_optimizer, refuse_unusable_options
+from .optimizer_options import build_optimizer, prepared_for_training
+from .option_refusals import (
+    label_options,
+    refuse_other_labels,
+    refuse_other_optimizer,
+    refuse_replaced_optimizer,
+    refuse_unusable_options,
+)
 from .weight_averaging import WeightAveraging
 
 __all__ = ["XMTCTrainer"]
@@ -99,7 +105,8 @@ class XMTCTrainer(Trainer):
         self.train_dataset, self.eval_dataset = self._tokenized(train_dataset), self._tokenized(eval_dataset)
         self._refuse_if_no_batch_is_full()
         self.num_labels = num_labels
-        self.optimizer_given = self.optimizer is not None
+        # What `create_optimizer` has built, and with which options.
+        self.built_optimizer, self.built_with = None, None
         self.label_updates = None
         self._weights_to_save: dict[str, Tensor] | None = None
         self.inverse_propensity = self._count_propensity(label_counts, num_train_documents)
@@ -310,6 +317,7 @@ class XMTCTrainer(Trainer):
                 self.args, self.model
             )
             self.optimizer, self.label_updates = build_optimizer(self.model, self.args, optimizer_class, settings)
+            self.built_optimizer, self.built_with = self.optimizer, label_options(self.args)
         if self.is_in_train:
             self.model.update_labels_in_backward(self.label_updates)
         return self.optimizer
@@ -359,7 +367,7 @@ class XMTCTrainer(Trainer):
         super()._save_checkpoint(model, trial)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        self._refuse_other_labels(resume_from_checkpoint)
+        refuse_other_labels(resume_from_checkpoint, self.model)
         refuse_other_optimizer(os.path.join(resume_from_checkpoint, ARGUMENTS_FILE), self.args)
         refuse_other_processes(resume_from_checkpoint, self.model.label_head.shard)
         super()._load_from_checkpoint(resume_from_checkpoint, model)
@@ -370,24 +378,15 @@ class XMTCTrainer(Trainer):
             with open(path, encoding="utf-8") as file:
                 self.adaptive_clipping.load_state_dict(json.load(file))
 
-    def _refuse_other_labels(self, checkpoint: str) -> None:
-        path = os.path.join(checkpoint, LABELS_FILE)
-        if not os.path.exists(path):
-            return
-        saved, current = LabelNames.load(path), self.model.config.label_names
-        if saved.labels != current.labels:
-            raise ValueError(
-                f"The checkpoint {os.path.basename(checkpoint)} was trained on {len(saved)} labels that begin with "
-                f"{saved.labels[:3]}, but this run has {len(current)} that begin with {current.labels[:3]}. Resume with the "
-                "label file and data of the first run, or start in a new output folder."
-            )
-
 
 class _EpochStart(TrainerCallback):
     """What the Trainer does at the beginning of an epoch: the order of documents, and the start of weight averaging."""
 
     def __init__(self, trainer: XMTCTrainer):
         self.trainer = trainer
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        refuse_replaced_optimizer(self.trainer)  # now that all are made
 
     def on_epoch_begin(self, args, state, control, **kwargs):
         epoch = int(state.epoch or 0)

@@ -1,0 +1,181 @@
+"""What label options do not go with: engines, losses and optimizers that a trainer was given, checkpoints of other options."""
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from torch.optim import Optimizer
+
+from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+
+from .arguments import BY_WEIGHT, XMTCTrainingArguments
+
+if TYPE_CHECKING:
+    from .trainer import XMTCTrainer
+
+__all__ = [
+    "label_options",
+    "refuse_other_labels",
+    "refuse_other_optimizer",
+    "refuse_replaced_optimizer",
+    "refuse_unusable_options",
+    "refuse_unusable_with_model",
+]
+
+OPTIONS = {"label_optimizer": "adamw", "label_learning_rate": None, "sparse_embeddings": False, "shard_labels": False}
+
+
+def label_options(args: XMTCTrainingArguments) -> dict[str, Any]:
+    """The options that decide how an optimizer is built."""
+    return {name: getattr(args, name) for name in OPTIONS}
+
+
+def refuse_replaced_optimizer(trainer: "XMTCTrainer") -> None:
+    """Refuse, where label options are set, an optimizer that `XMTCTrainer.create_optimizer` has not built.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    chosen = next(
+        (f"{name}={value!r}" for name, value in label_options(trainer.args).items() if value != OPTIONS[name]), None
+    )
+    if chosen is None or trainer.optimizer is None or _plain(trainer.optimizer) is trainer.built_optimizer:
+        return
+    own = type(_plain(trainer.optimizer)).__name__
+    if trainer.args.shard_labels and label_options(trainer.args) == {**OPTIONS, "shard_labels": True}:
+        _refuse_unless_by_weight(own)  # it works on a part of a matrix as on the whole
+        return
+    raise ValueError(
+        f"{chosen}, but the trainer has an optimizer of your own ({own}), from optimizers=…, trainer.optimizer or an overridden "
+        "create_optimizer, which knows nothing of it. Leave one of them out."
+    )
+
+
+def _refuse_other_options(trainer: "XMTCTrainer") -> None:
+    refuse_replaced_optimizer(trainer)
+    built, now = trainer.built_with, label_options(trainer.args)
+    if built is not None and trainer.optimizer is not None and _plain(trainer.optimizer) is trainer.built_optimizer:
+        for name, before in built.items():
+            if now[name] != before:
+                raise ValueError(
+                    f"The trainer's optimizer was built with {name}={before!r}, but it is {now[name]!r} now. Make a new XMTCTrainer for other "
+                    "options."
+                )
+    if trainer.args.shard_labels and trainer.optimizer_cls_and_kwargs is not None:
+        _refuse_unless_by_weight(trainer.optimizer_cls_and_kwargs[0].__name__)
+
+
+def _refuse_unless_by_weight(optimizer: str) -> None:
+    if not optimizer.lower().startswith(BY_WEIGHT + ("adam",)):
+        raise ValueError(
+            f"shard_labels=True with the optimizer {optimizer}, which may look at whole matrices, and a process has a part of them. Choose "
+            f"one that treats every weight by itself ({', '.join(BY_WEIGHT)})."
+        )
+
+
+def _plain(optimizer: Optimizer) -> Optimizer:
+    """The optimizer that accelerate has wrapped."""
+    return getattr(optimizer, "optimizer", optimizer)
+
+
+def refuse_unusable_options(trainer: "XMTCTrainer") -> None:
+    """Refuse what the arguments alone do not show: what an environment or accelerate's own configuration has asked for.
+
+    Raises:
+        ValueError: If options, engine and what the trainer was given do not go together.
+    """
+    args, accelerator = trainer.args, trainer.accelerator
+    _refuse_other_options(trainer)
+    options = {
+        f"label_optimizer={args.label_optimizer!r}": args.updates_in_backward,
+        "sparse_embeddings=True": args.sparse_embeddings,
+        "shard_labels=True": args.shard_labels,
+        f"label_learning_rate={args.label_learning_rate}": args.label_learning_rate is not None,
+    }
+    chosen = next((option for option, is_used in options.items() if is_used), None)
+    if chosen is None:
+        return
+    refuse_unusable_with_model(args, trainer.model)
+    for name in ("compute_loss_func", "label_smoother"):
+        if getattr(trainer, name) is not None and (args.updates_in_backward or args.shard_labels):
+            raise ValueError(
+                f"{chosen} with a {name}, which wants the logits of all labels, but they have no gradient here: only the model's own "
+                "loss has, block by block. Leave one of them out; config.label_loss chooses a loss."
+            )
+    for engine, is_used in (("FSDP", trainer.is_fsdp_enabled), ("DeepSpeed", trainer.is_deepspeed_enabled)):
+        if is_used:
+            raise ValueError(
+                f"{chosen}, but accelerate was started with {engine}, which shards the weights and updates them itself. Start it "
+                "without, or leave the option out."
+            )
+    args.check_label_options()  # accelerate's configuration, and whoever changed them, may have made them contradict each other
+    if args.n_gpu > 1:
+        raise ValueError(
+            f"{chosen} in one process with {args.n_gpu} GPUs, where torch.nn.DataParallel copies the model in every step. Start one "
+            f"process per GPU (torchrun --nproc_per_node {args.n_gpu} …), or set CUDA_VISIBLE_DEVICES to one GPU."
+        )
+    if (args.updates_in_backward or args.shard_labels) and accelerator.mixed_precision == "fp16":
+        instead = ", or use label_optimizer='rowwise'" if args.updates_in_backward else ""
+        raise ValueError(
+            f"{chosen}, but accelerate was started with mixed_precision=fp16, which scales the loss and leaves out steps that "
+            f"overflow. Start it with bf16{instead}."
+        )
+
+
+def refuse_unusable_with_model(args: XMTCTrainingArguments, model: XMTCPreTrainedModel) -> None:
+    """Refuse label options that a family cannot take.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    if model.label_head.linear_head is not None:
+        return
+    family = type(model).__name__
+    if args.updates_in_backward and args.world_size > 1:
+        raise ValueError(
+            f"label_optimizer={args.label_optimizer!r} with {args.world_size} processes: the labels of {family} read all tokens, and documents "
+            "of the processes differ in length. Use label_optimizer='rowwise' or 'adamw', or train in one process."
+        )
+    if args.shard_labels:
+        raise ValueError(
+            f"shard_labels=True, but the labels of {family} cannot be spread over processes: every label reads all tokens of the documents, "
+            "which each process has for its own ones only. Leave it out; memory is bounded by label blocks anyway."
+        )
+
+
+def refuse_other_optimizer(arguments_file: str, args: XMTCTrainingArguments) -> None:
+    """Refuse to resume from a checkpoint whose optimizer state is that of other options.
+
+    Raises:
+        ValueError: If ``label_optimizer``, ``sparse_embeddings`` or ``shard_labels`` in the checkpoint's arguments differ from ``args``.
+    """
+    if not os.path.exists(arguments_file):
+        return
+    with open(arguments_file, encoding="utf-8") as file:
+        saved = json.load(file)
+    for name, default in (("label_optimizer", "adamw"), ("sparse_embeddings", False), ("shard_labels", False)):
+        before, now = saved.get(name, default), getattr(args, name)
+        if before != now:
+            raise ValueError(
+                f"The checkpoint was trained with {name}={before!r}, but this run has {name}={now!r}, and the optimizer's state "
+                f"differs. Resume with {name}={before!r}, or start in a new output folder."
+            )
+
+
+def refuse_other_labels(checkpoint: str, model: XMTCPreTrainedModel) -> None:
+    """Refuse to resume from a checkpoint with another label space.
+
+    Raises:
+        ValueError: If its labels are not the model's.
+    """
+    path = os.path.join(checkpoint, LABELS_FILE)
+    if not os.path.exists(path):
+        return
+    saved, current = LabelNames.load(path), model.config.label_names
+    if saved.labels != current.labels:
+        raise ValueError(
+            f"The checkpoint {os.path.basename(checkpoint)} was trained on {len(saved)} labels that begin with "
+            f"{saved.labels[:3]}, but this run has {len(current)} that begin with {current.labels[:3]}. Resume with the "
+            "label file and data of the first run, or start in a new output folder."
+        )
