@@ -69,6 +69,12 @@ def test_claims_are_counted_and_everything_is_written(tmp_path):
     assert (tmp_path / "cornet-2-cpu.png").stat().st_size > 10_000
 
 
+def test_many_cells_in_which_it_is_not_ahead_are_counted_by_model(tmp_path):
+    comparison = Comparison("What it adds", {"cpu": ("toy",)}, PAIRS)
+    found = [results("toy", [run(1, 0.5, [0.1, 0.4])], [run(1, 0.4, [0.1, 0.4])])]
+    assert f"Not ahead: Base in {len(METRICS)} cells." in write_comparison(comparison, found, tmp_path / "x")
+
+
 def test_a_comparison_makes_its_tables_and_then_compares_them(tmp_path, monkeypatch):
     (tmp_path / "recipes").mkdir()
     for name in ("base", "cornet"):
