@@ -338,6 +338,23 @@ def test_a_pretrained_encoder_is_fine_tuned_and_leaves_no_trace_of_its_folder(tr
     assert {answer["label"] for answer in answers} == set(WORDS)
 
 
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_an_interrupted_command_says_whether_there_is_a_checkpoint_to_go_on_from(monkeypatch, tmp_path, capsys, checkpoint):
+    (tmp_path / "run").mkdir()
+    if checkpoint:
+        (tmp_path / "run" / "checkpoint-7").mkdir()
+
+    def interrupt(recipe):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "train", interrupt)
+    with pytest.raises(SystemExit) as stopped:
+        command.main(["--output_dir", str(tmp_path / "run")])
+    assert stopped.value.code == 130
+    said = "go on from the last checkpoint." if checkpoint else "start anew: there is no checkpoint yet."
+    assert capsys.readouterr().err.endswith(f"Interrupted. Give the same command again to {said}\n")
+
+
 TINY_WORD_FAMILIES = {
     "xmlcnn": {"embedding_size": 8, "num_filters": 4, "pool_size": 2, "bottleneck_size": 8},
     "attentionxml": {"embedding_size": 8, "hidden_size": 8, "linear_sizes": [8]},

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import torch
 from transformers import pipeline
@@ -52,6 +54,13 @@ def test_colours_grow_with_strength_and_are_white_at_nothing():
     assert colour_of(0.0) == (1.0, 1.0, 1.0)
     assert colour_of(1.0)[1] < colour_of(0.5)[1] < 1.0 and colour_of(-1.0)[0] < colour_of(-0.5)[0] < 1.0
     assert explanation(0.0, 0.0, 0.0).colours() == [(1.0, 1.0, 1.0)] * 3
+
+
+def test_attention_that_is_nearly_even_stays_light_and_a_clear_one_does_not():
+    even, clear = (
+        dataclasses.replace(explanation(*weights), kind="attention") for weights in ((0.34, 0.33, 0.33), (1.0, 0.0, 0.0))
+    )
+    assert even.colours()[0][1] > 0.7 > clear.colours()[0][1]
 
 
 def test_the_pipeline_explains_a_label_by_the_words_of_the_text(tagger):

@@ -59,7 +59,13 @@ def main(argv: list[str] | None = None) -> None:
             raise
         sys.exit(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:
-        print("Interrupted. Give the same command again to go on from the last checkpoint.", file=sys.stderr)
+        folder = Path(recipe.training.output_dir if recipe is not None else "")
+        where = (
+            "to go on from the last checkpoint"
+            if any(folder.glob("checkpoint-*"))
+            else "to start anew: there is no checkpoint yet"
+        )
+        print(f"Interrupted. Give the same command again {where}.", file=sys.stderr)
         sys.exit(130)
 
 

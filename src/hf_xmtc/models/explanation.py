@@ -8,6 +8,8 @@ __all__ = ["Explanation", "TokenWeight", "colour_of"]
 
 # Red for what speaks for a label, blue for what speaks against it; the paper's heat maps are red.
 FOR, AGAINST = (220, 50, 32), (26, 97, 170)
+# Attention has full colour from this many even shares on.
+EVEN = 3.0
 
 
 class TokenWeight(NamedTuple):
@@ -73,8 +75,10 @@ class Explanation:
         return self.to_html()
 
     def colours(self) -> list[tuple[float, float, float]]:
-        """A colour for each token, red, green and blue from 0 to 1."""
+        """A colour for each token, red, green and blue from 0 to 1; attention that is nearly even stays light."""
         largest = max((abs(token.weight) for token in self.tokens), default=0.0)
+        if self.kind == "attention" and self.tokens:
+            largest = max(largest, EVEN / len(self.tokens))
         return [colour_of(token.weight / largest if largest else 0.0) for token in self.tokens]
 
 
