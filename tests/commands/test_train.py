@@ -340,9 +340,10 @@ def test_a_pretrained_encoder_is_fine_tuned_and_leaves_no_trace_of_its_folder(tr
 
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_an_interrupted_command_says_whether_there_is_a_checkpoint_to_go_on_from(monkeypatch, tmp_path, capsys, checkpoint):
-    (tmp_path / "run").mkdir()
+    folder = OutputFolder(tmp_path / "run").checkpoints / "checkpoint-7"
+    folder.mkdir(parents=True)
     if checkpoint:
-        (tmp_path / "run" / "checkpoint-7").mkdir()
+        (folder / "trainer_state.json").touch()  # written last: without it the checkpoint was cut off too
 
     def interrupt(recipe):
         raise KeyboardInterrupt

@@ -59,12 +59,8 @@ def main(argv: list[str] | None = None) -> None:
             raise
         sys.exit(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:
-        folder = Path(recipe.training.output_dir if recipe is not None else "")
-        where = (
-            "to go on from the last checkpoint"
-            if any(folder.glob("checkpoint-*"))
-            else "to start anew: there is no checkpoint yet"
-        )
+        checkpoint = recipe and OutputFolder(recipe.training.output_dir).last_checkpoint()
+        where = "to go on from the last checkpoint" if checkpoint else "to start anew: there is no checkpoint yet"
         print(f"Interrupted. Give the same command again {where}.", file=sys.stderr)
         sys.exit(130)
 
