@@ -1,9 +1,11 @@
 """What tests of several folders use."""
 
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import dynamic_module_utils
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, train_word_tokenizer
 
@@ -43,3 +45,12 @@ def tiny_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def modules_cache(tmp_path, monkeypatch):
+    """Keep code that is loaded with a model out of the user's cache, and modules of other tests' models out of this one's way."""
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if not Path(folder, "transformers_modules").is_dir()])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
+        monkeypatch.delitem(sys.modules, name)

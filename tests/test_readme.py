@@ -35,11 +35,10 @@ def with_changes(block: str, changes: dict[str, str]) -> str:
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch, modules_cache):
     """Run a block in an empty folder with caches of its own, and return its names."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
 
     def run_block(block: str) -> dict:
         names: dict = {}

@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, PreTra
 
 import hf_xmtc.commands.train as command
 from hf_xmtc import load_xmtc_dataset
+from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.hub.verify import check_model_folder
 from hf_xmtc.training import XMTCTrainer
 from small_corpus import WORDS, make_documents, write_corpus, write_split
