@@ -42,7 +42,8 @@ def plot_explanation(explanation: Explanation, path: str | Path | None = None, w
     margin = 0.15
     draw(margin, 0, f"{explanation.name}  {explanation.score:.3f}  ({explanation.kind})", weight="bold")
     x, line = margin, 1
-    for word, colour in _words(explanation):
+    words = [(word, colour) for piece, _, colour in explanation.pieces() for word in piece.split()]
+    for word, colour in words:
         end = draw(x, line, word, bbox={"facecolor": colour, "edgecolor": "none", "pad": 1.5})
         if end > width - margin and x > margin:
             figure.texts[-1].remove()
@@ -57,14 +58,3 @@ def plot_explanation(explanation: Explanation, path: str | Path | None = None, w
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
-
-
-def _words(explanation: Explanation) -> list[tuple[str, tuple[float, float, float]]]:
-    """The text in pieces with their colours: tokens, and the white pieces between them."""
-    pieces, end = [], 0
-    for token, colour in zip(explanation.tokens, explanation.colours(), strict=True):
-        pieces.append((explanation.text[end : token.start], (1.0, 1.0, 1.0)))
-        pieces.append((explanation.text[max(token.start, end) : token.end], colour))
-        end = max(end, token.end)
-    pieces.append((explanation.text[end:], (1.0, 1.0, 1.0)))
-    return [(word, colour) for piece, colour in pieces for word in piece.split()]

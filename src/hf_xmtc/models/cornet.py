@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import initialization as init
+
+from .initial_weights import reset_linear
 
 __all__ = ["ACTIVATIONS", "CorNet", "CorNetBlock", "CorNetMatrices"]
 
@@ -50,9 +51,7 @@ class CorNetBlock(nn.Module):
     def reset_parameters(self) -> None:
         """Xavier-uniform weights and the biases of `torch.nn.Linear`, as in the authors' code."""
         for linear in (self.to_context, self.to_labels):
-            bound = linear.in_features**-0.5
-            init.xavier_uniform_(linear.weight)
-            init.uniform_(linear.bias, -bound, bound)
+            reset_linear(linear)
 
     def forward(self, logits: Tensor) -> Tensor:
         context = nn.functional.elu(self.to_context(self.squash(logits)))  # (B, R)

@@ -8,6 +8,7 @@ __all__ = ["Explanation", "TokenWeight", "colour_of"]
 
 # Red for what speaks for a label, blue for what speaks against it; the paper's heat maps are red.
 FOR, AGAINST = (220, 50, 32), (26, 97, 170)
+WHITE = (1.0, 1.0, 1.0)
 # Attention has full colour from this many even shares on.
 EVEN = 3.0
 
@@ -58,13 +59,15 @@ class Explanation:
 
         Source: AttentionXML, figure 2.
         """
-        parts, end = [], 0
-        for token, colour in zip(self.tokens, self.colours(), strict=True):
-            parts.append(escape(self.text[end : token.start]))
-            shown, end = escape(self.text[max(token.start, end) : token.end]), max(token.end, end)
+        parts = []
+        for piece, token, colour in self.pieces():
+            if token is None:
+                parts.append(escape(piece))
+                continue
             red, green, blue = (round(255 * channel) for channel in colour)
-            parts.append(f'<span style="background:rgb({red},{green},{blue})" title="{token.weight:+.4f}">{shown}</span>')
-        parts.append(escape(self.text[end:]))
+            parts.append(
+                f'<span style="background:rgb({red},{green},{blue})" title="{token.weight:+.4f}">{escape(piece)}</span>'
+            )
         heading = f"<b>{escape(self.name)}</b> {self.score:.3f}"
         return (
             f'<div style="font-family:sans-serif;line-height:1.7;color:#000;background:#fff;padding:0.5em">{heading} '
@@ -73,6 +76,15 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+    def pieces(self) -> list[tuple[str, TokenWeight | None, tuple[float, float, float]]]:
+        """The whole text in pieces, each with its token and colour; what lies between tokens has none and is white."""
+        found, end = [], 0
+        for token, colour in zip(self.tokens, self.colours(), strict=True):
+            found.append((self.text[end : token.start], None, WHITE))
+            found.append((self.text[max(token.start, end) : token.end], token, colour))
+            end = max(end, token.end)
+        return [*found, (self.text[end:], None, WHITE)]
 
     def colours(self) -> list[tuple[float, float, float]]:
         """A colour for each token, red, green and blue from 0 to 1; attention that is nearly even stays light."""

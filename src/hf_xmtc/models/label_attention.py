@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import initialization as init
 
+from .initial_weights import reset_linear
 from .label_head_base import BaseLabelHead
 from .label_scorer import LabelMatrix, LinearHead, RowUpdate
 
@@ -84,14 +84,8 @@ class LabelAttentionHead(BaseLabelHead):
     def reset_parameters(self) -> None:
         """Xavier-uniform weights and the biases of `torch.nn.Linear`, as in the authors' code."""
         super().reset_parameters()
-        self._reset_attention()
-        for linear in self._layers:
-            bound = linear.in_features**-0.5
-            init.xavier_uniform_(linear.weight)
-            init.uniform_(linear.bias, -bound, bound)
-
-    def _reset_attention(self) -> None:
-        init.xavier_uniform_(self.attention.weight)
+        for linear in (self.attention, *self._layers):
+            reset_linear(linear)
 
     # ---- logits ----------------------------------------------------------------------------------------------------------
 
@@ -179,7 +173,7 @@ class LabelAttentionHead(BaseLabelHead):
         device, dtype = old.weight.device, old.weight.dtype
         self.attention = nn.Linear(old.in_features, len(kept_ids), bias=False, device=device, dtype=dtype)
         with torch.no_grad():
-            self._reset_attention()
+            reset_linear(self.attention)
             self.attention.weight[kept] = old.weight[kept_ids[kept]]
 
 

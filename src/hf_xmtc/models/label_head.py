@@ -2,9 +2,9 @@
 
 import torch
 from torch import Tensor, nn
-from transformers import initialization as init
 
 from .cornet import CorNet
+from .initial_weights import reset_linear
 from .label_head_base import BaseLabelHead
 from .label_scorer import LabelMatrix, LinearHead
 
@@ -44,13 +44,7 @@ class LabelHead(BaseLabelHead):
         """Xavier-uniform weights and the biases of `torch.nn.Linear`, as the CorNet authors initialise their classifiers."""
         super().reset_parameters()
         for linear in filter(None, (self.bottleneck, self.output)):
-            self._reset(linear)
-
-    @staticmethod
-    def _reset(linear: nn.Linear) -> None:
-        bound = linear.in_features**-0.5
-        init.xavier_uniform_(linear.weight)
-        init.uniform_(linear.bias, -bound, bound)
+            reset_linear(linear)
 
     def source(self, hidden: Tensor) -> Tensor:
         """``hidden`` (B, H) itself, or the bottleneck's output."""
@@ -93,6 +87,6 @@ class LabelHead(BaseLabelHead):
         old, kept = self.output, kept_ids >= 0
         self.output = nn.Linear(old.in_features, len(kept_ids), device=old.weight.device, dtype=old.weight.dtype)
         with torch.no_grad():
-            self._reset(self.output)
+            reset_linear(self.output)
             self.output.weight[kept] = old.weight[kept_ids[kept]]
             self.output.bias[kept] = old.bias[kept_ids[kept]]

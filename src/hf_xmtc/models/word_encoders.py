@@ -9,6 +9,7 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_word_level import WordLevelConfig
+from .initial_weights import reset_linear
 from .modeling_xmtc import XMTCPreTrainedModel
 
 __all__ = ["AlignedWords", "BiLSTM", "WordEmbedding", "WordLevelModel"]
@@ -171,12 +172,8 @@ class WordLevelModel(XMTCPreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        # Xavier-uniform matrices with PyTorch's biases, as in the code of CorNet and AttentionXML.
         if isinstance(module, nn.Linear):
-            init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                bound = module.in_features**-0.5
-                init.uniform_(module.bias, -bound, bound)
+            reset_linear(module)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.embedding_initializer_range)
             if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):

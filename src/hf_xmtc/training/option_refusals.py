@@ -154,8 +154,8 @@ def refuse_other_optimizer(arguments_file: str, args: XMTCTrainingArguments) -> 
         return
     with open(arguments_file, encoding="utf-8") as file:
         saved = json.load(file)
-    for name, default in (("label_optimizer", "adamw"), ("sparse_embeddings", False), ("shard_labels", False)):
-        before, now = saved.get(name, default), getattr(args, name)
+    for name in ("label_optimizer", "sparse_embeddings", "shard_labels"):
+        before, now = saved.get(name, OPTIONS[name]), getattr(args, name)
         if before != now:
             raise ValueError(
                 f"The checkpoint was trained with {name}={before!r}, but this run has {name}={now!r}, and the optimizer's state "
