@@ -125,7 +125,8 @@ def run_table(
         word_vectors: For a table that starts from them.
 
     Raises:
-        ValueError: If a row is unknown, word vectors are missing or not wanted, or results are of another recipe than the row's, or not of one recipe or one data set.
+        ValueError: If a row is unknown, word vectors are missing or not wanted, or results are of another recipe than the row's, or
+            not of one recipe or one data set.
         RuntimeError: If a run fails.
     """
     rows = {row.name: row for row in table.rows}

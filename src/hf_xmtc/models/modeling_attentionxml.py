@@ -41,9 +41,8 @@ class AttentionXMLForXMTC(WordLevelModel):
         Returns:
             LSTM states (B, T, 2H); the words, which stand in the first columns there; and their embeddings (B, T, E).
         """
-        words = self.align(input_ids, attention_mask)
-        embedded = self.words(words.ids, words.mask)
-        return DocumentStates(self.bilstm(embedded, words.lengths), words.read), words, embedded
+        words, embedded, states = self.read_words(input_ids, attention_mask)
+        return DocumentStates(states, words.read), words, embedded
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
         """Attention of chosen labels, (B, S, T): shares of the tokens that add up to 1."""

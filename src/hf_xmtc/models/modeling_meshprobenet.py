@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from .configuration_meshprobenet import MeSHProbeNetConfig
 from .modeling_xmtc import XMTCOutput
-from .word_encoders import AlignedWords, BiLSTM, WordEmbedding, WordLevelModel
+from .word_encoders import BiLSTM, WordEmbedding, WordLevelModel
 
 __all__ = ["MeSHProbeNetForXMTC"]
 
@@ -65,17 +65,11 @@ class MeSHProbeNetForXMTC(WordLevelModel):
             Features (B, M · 2H); word embeddings (B, T, E) and LSTM states (B, T, 2H); and the weights of the probes as one head
             with M queries, (B, 1, M, T). None where not asked for.
         """
-        words, embedded, states = self._read(input_ids, attention_mask)
+        words, embedded, states = self.read_words(input_ids, attention_mask)
         contexts, weights = self.probes(states, words.read)
         shown = tuple(words.in_input_columns(layer) for layer in (embedded, states)) if output_hidden_states else None
         attentions = (words.in_input_columns(weights.mT).mT[:, None],) if output_attentions else None
         return contexts.flatten(1), shown, attentions
-
-    def _read(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[AlignedWords, Tensor, Tensor]:
-        """The words, their embeddings (B, T, E) and the LSTM's states (B, T, 2H)."""
-        words = self.align(input_ids, attention_mask)
-        embedded = self.words(words.ids, words.mask)
-        return words, embedded, self.bilstm(embedded, words.lengths)
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
         """What each token adds to the raw logits of chosen labels through the probes that read it, (B, S, T).
@@ -85,7 +79,7 @@ class MeSHProbeNetForXMTC(WordLevelModel):
         comes after it and is left out.
         """
         with torch.no_grad():
-            words, _, states = self._read(input_ids, attention_mask)
+            words, _, states = self.read_words(input_ids, attention_mask)
             contexts, weights = self.probes(states, words.read)  # (B, M, S), (B, M, T)
         with torch.enable_grad():
             contexts = contexts.detach().requires_grad_()

@@ -45,9 +45,7 @@ class XMLRNNForXMTC(WordLevelModel):
         Returns:
             Features (B, linear_sizes[-1]); word embeddings (B, T, E) and LSTM states (B, T, 2H), None where not asked for.
         """
-        words = self.align(input_ids, attention_mask)
-        embedded = self.words(words.ids, words.mask)  # (B, T, E)
-        states = self.bilstm(embedded, words.lengths)  # (B, T, 2H)
+        words, embedded, states = self.read_words(input_ids, attention_mask)
         features = states.masked_fill(~words.read[:, :, None], torch.finfo(states.dtype).min).amax(dim=1)  # (B, 2H)
         for linear in self.linears:
             features = nn.functional.relu(linear(features))

@@ -124,7 +124,7 @@ class BiLSTM(GradientCheckpointingLayer):
 class WordLevelModel(XMTCPreTrainedModel):
     """Base of these families: where the word embedding is, how a batch is aligned, how layers start.
 
-    A family sets ``self.words`` to a `WordEmbedding`.
+    A family sets ``self.words`` to a `WordEmbedding`, and ``self.bilstm`` to a `BiLSTM` if it calls `read_words`.
     """
 
     config_class = WordLevelConfig
@@ -146,6 +146,12 @@ class WordLevelModel(XMTCPreTrainedModel):
         order = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)  # (B, T)
         mask = mask.gather(1, order)
         return AlignedWords(input_ids.gather(1, order).masked_fill(~mask, padding), mask, order)
+
+    def read_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[AlignedWords, Tensor, Tensor]:
+        """The aligned words, their embeddings (B, T, E) and the LSTM's states (B, T, 2H); arguments as in `align`."""
+        words = self.align(input_ids, attention_mask)
+        embedded = self.words(words.ids, words.mask)
+        return words, embedded, self.bilstm(embedded, words.lengths)
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.words.embedding
