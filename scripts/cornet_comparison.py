@@ -78,7 +78,7 @@ def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]]) -> list[
             for metric in metrics
         }
         curves = [mean_curve([of[seed] for seed in seeds]) for of in runs]
-        goal = REACHED * max(value for _, value in curves[0])
+        goal = REACHED * max((value for _, value in curves[0]), default=float("inf"))
         steps = tuple(next((step for step, value in curve if value >= goal), None) for curve in curves)
         found.append(PairGains(base.title, seeds, gains, steps))
     return found
@@ -121,7 +121,7 @@ def _markdown(
 
 
 def _gain_table(gains: Sequence[PairGains]) -> str:
-    metrics = list(gains[0].gains)
+    metrics = [metric for metric in METRICS if any(metric in pair.gains for pair in gains)]
     lines = [f"| model | {' | '.join(metrics)} | steps | seeds |", "| --- |" + " ---: |" * (len(metrics) + 2)]
     for pair in gains:
         cells = [_signed(pair.gains[metric]) if metric in pair.gains else "–" for metric in metrics]
@@ -137,34 +137,76 @@ def _signed(spread: Spread) -> str:
 def _claims(comparison: Comparison, results: Sequence[DataSetResults], gains: Mapping[str, list[PairGains]]) -> list[str]:
     """The claims of the CorNet paper and how often each holds, counted."""
     pairs = [(name, pair) for name, of in gains.items() for pair in of]
+    last = sorted({row.title for of in results for row in of.rows if row.runs and _best_at_the_end(row)})
+    return [
+        _claim_of_every_metric(pairs),
+        _claim_of_five(pairs),
+        _claim_of_convergence(pairs),
+        _claim_of_attention(comparison, results),
+        f"Not converged on at least one data set, being best on validation at the last check of a run: {', '.join(last) or 'no model'}.",
+    ]
+
+
+def _claim_of_every_metric(pairs: Sequence[tuple[str, PairGains]]) -> str:
     cells = [(name, pair.base, metric, spread) for name, pair in pairs for metric, spread in pair.gains.items()]
     ahead = [cell for cell in cells if cell[3].mean > 0]
-    clear = [cell for cell in ahead if cell[3].sd is not None and cell[3].mean > cell[3].sd]
+    several = [spread for *_, spread in cells if spread.sd is not None]
+    clear = sum(spread.mean > spread.sd for spread in several)
+    clearly_behind = sum(-spread.mean > spread.sd for spread in several)
     behind = [
         (base, f"{base} {metric} on {name} ({spread.mean:+.2f})") for name, base, metric, spread in cells if spread.mean <= 0
     ]
     listed = ", ".join(text for _, text in behind)
     if len(behind) > LISTED:
         listed = ", ".join(f"{base} in {count} cells" for base, count in Counter(base for base, _ in behind).most_common())
-    at_five = [pair for _, pair in pairs if pair.gains["P@5"].mean > pair.gains["P@1"].mean]
-    faster = [pair for _, pair in pairs if None not in pair.steps and pair.steps[1] < pair.steps[0]]
-    best = {of.name: _best_row(of, comparison) for of in results if gains[of.name]}
+    return (
+        f"CorNet improves every model on every metric: ahead in {len(ahead)} of {len(cells)} cells. Of the {len(several)} cells with "
+        f"several seeds it is ahead by more than their standard deviation in {clear} and behind by more in {clearly_behind}. "
+        f"Not ahead: {listed or 'nowhere'}."
+    )
+
+
+def _claim_of_five(pairs: Sequence[tuple[str, PairGains]]) -> str:
+    more = [pair for _, pair in pairs if pair.gains["P@5"].mean > max(0, pair.gains["P@1"].mean)]
+    losing = [pair for _, pair in pairs if max(pair.gains["P@5"].mean, pair.gains["P@1"].mean) <= 0]
+    return f"It adds more at 5 than at 1: P@5 gains, and more than P@1, in {len(more)} of {len(pairs)} pairs; in {len(losing)} neither gains."
+
+
+def _claim_of_convergence(pairs: Sequence[tuple[str, PairGains]]) -> str:
+    steps = [pair.steps for _, pair in pairs if pair.steps[0] is not None]
+    fewer = sum(cornet is not None and cornet < base for base, cornet in steps)
+    equal = sum(cornet == base for base, cornet in steps)
+    return (
+        f"Models with CorNet converge in fewer steps: of {len(steps)} pairs {fewer} reach the goal in fewer steps, {equal} at the same "
+        f"check and {len(steps) - fewer - equal} later or never. There is one check per epoch, and the learning rate falls to 0, which "
+        "the paper's does not."
+    )
+
+
+def _claim_of_attention(comparison: Comparison, results: Sequence[DataSetResults]) -> str:
+    best = {of.name: title for of in results if (title := _best_row(of, comparison)) is not None}
     attention = [name for name, title in best.items() if "AttentionXML" in title]
-    return [
-        f"CorNet improves every model on every metric: ahead in {len(ahead)} of {len(cells)} cells, in {len(clear)} of them by more than "
-        f"the standard deviation over seeds. Not ahead: {listed or 'nowhere'}.",
-        f"It adds more at 5 than at 1: P@5 gains more than P@1 in {len(at_five)} of {len(pairs)} pairs.",
-        f"Models with CorNet converge in fewer steps: {len(faster)} of {len(pairs)} pairs reach the goal in fewer steps.",
-        f"AttentionXML is the best model: with or without CorNet it has the highest nDCG@5 on {len(attention)} of {len(best)} data sets ("
-        + ", ".join(f"{name}: {title}" for name, title in best.items())
-        + ").",
-    ]
+    named = ", ".join(f"{name}: {title}" for name, title in best.items())
+    return (
+        "AttentionXML is the best model: with or without CorNet it has the highest nDCG@5 on "
+        f"{len(attention)} of {len(best)} data sets on which all models have run" + (f" ({named})." if named else ".")
+    )
 
 
-def _best_row(results: DataSetResults, comparison: Comparison) -> str:
-    names = {name for pair in comparison.pairs for name in pair}
-    rows = [row for row in results.rows if row.name in names and row.runs]
-    return max(rows, key=lambda row: statistics.fmean(run["metrics"]["test"][CURVE_METRIC] for run in row.runs)).title
+def _best_row(results: DataSetResults, comparison: Comparison) -> str | None:
+    """Title of the best row over the seeds that all rows have; None where there is no such seed."""
+    rows = [results.row(name) for pair in comparison.pairs for name in pair]
+    runs = {row.title: {run["seed"]: run["metrics"]["test"][CURVE_METRIC] for run in row.runs} for row in rows}
+    common = set.intersection(*(set(of) for of in runs.values()))
+    if not common:
+        return None
+    return max(runs, key=lambda title: statistics.fmean(runs[title][seed] for seed in common))
+
+
+def _best_at_the_end(row: RowResults) -> bool:
+    """Whether some run has its best validation value at its last check."""
+    curves = [[point[CURVE_METRIC] for point in run["validation_curve"]] for run in row.runs if run["validation_curve"]]
+    return any(curve.index(max(curve)) == len(curve) - 1 for curve in curves if len(curve) > 1)
 
 
 def _plot(comparison: Comparison, results: Sequence[DataSetResults], path: Path) -> None:

@@ -160,6 +160,7 @@ def _notes(rows: Sequence[RowResults]) -> list[str]:
         f"Metrics are per cent on the {SPLIT} split, mean ± sample standard deviation over the runs (one seed each; a row that "
         "no seed changes has one run); labels that training never saw count as missed. Time is seconds of training, choice of "
         "settings not included, memory the most that the process held. The best value of a column is bold.",
+        *_notes_on_data(rows),
         "Threads: " + "; ".join(f"{row.title} {_distinct(row.runs, 'train', 'threads')}" for row in rows if row.runs) + ".",
         "Versions: " + ", ".join(f"{name} {_distinct(runs, 'versions', name)}" for name in libraries) + ".",
     ]
@@ -177,6 +178,17 @@ def _notes(rows: Sequence[RowResults]) -> list[str]:
         if len(row.runs) < row.num_wanted:
             missing = f"Missing: {row.num_wanted - len(row.runs)} of {row.num_wanted} runs of {row.title}"
             notes.append(f"{missing}; {row.skipped}." if row.skipped else f"{missing}.")
+    return notes
+
+
+def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
+    runs, notes = [run for row in rows for run in row.runs], []
+    if any(run["recipe"].get("validation_carved") for run in runs):
+        notes.append(
+            "The data set has no validation split: a tenth of its training documents, chosen by a hash of the text, is one."
+        )
+    if any(metric in run["metrics"][SPLIT] for run in runs for metric in METRICS if "-corpus" in metric):
+        notes.append('PSnDCG is that of the authors of CorNet and AttentionXML (`variant="corpus"` of `psndcg_at_k`).')
     return notes
 
 

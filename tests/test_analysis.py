@@ -18,8 +18,9 @@ def explain() -> Explanation:
 
 def test_a_picture_shows_every_word_within_its_width_and_the_strongest_in_red(tmp_path):
     figure = plot_explanation(explain(), tmp_path / "heat.png", width=4.0)
-    heading, *words = figure.texts
-    assert heading.get_text() == "interface: x11  0.900  (contribution)"
+    heading, words = figure.texts[:4], figure.texts[4:]
+    assert " ".join(text.get_text() for text in heading) == "interface: x11 0.900 (contribution)"
+    assert len({text.get_position()[1] for text in heading}) == 1  # one line
     assert [text.get_text() for text in words] == TEXT.split()
     extents = [text.get_window_extent() for text in words]
     width, height = figure.get_size_inches() * figure.dpi
@@ -30,6 +31,15 @@ def test_a_picture_shows_every_word_within_its_width_and_the_strongest_in_red(tm
     assert matplotlib.image.imread(tmp_path / "heat.png").shape[1] == 600
 
 
+def test_a_long_heading_and_a_word_wider_than_the_picture_are_broken():
+    name, word = "a label with a very long name " * 5, "x" * 300
+    figure = plot_explanation(Explanation(word, "x", name, 0.1, "attention", [TokenWeight(word, 0, 300, 1.0)]), width=4.0)
+    assert "".join(text.get_text() for text in figure.texts).count("x") == 300
+    width, height = figure.get_size_inches() * figure.dpi
+    extents = [text.get_window_extent() for text in figure.texts]
+    assert all(box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height for box in extents)
+
+
 @pytest.mark.parametrize("text", ["", "   "])
 def test_a_text_without_words_is_a_heading(text):
-    assert len(plot_explanation(Explanation(text, "x", "x", 0.1, "attention", [])).texts) == 1
+    assert len(plot_explanation(Explanation(text, "x", "x", 0.1, "attention", [])).texts) == 3

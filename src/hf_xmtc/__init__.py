@@ -7,13 +7,17 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from .models.configuration_attentionxml import AttentionXMLConfig
 from .models.configuration_bertxml import BertXMLConfig
+from .models.configuration_laco import LACOConfig
 from .models.configuration_meshprobenet import MeSHProbeNetConfig
+from .models.configuration_seqtag import SeqTagConfig
 from .models.configuration_xmlcnn import XMLCNNConfig
 from .models.configuration_xmlrnn import XMLRNNConfig
 from .models.label_names import LabelNames
 from .models.modeling_attentionxml import AttentionXMLForXMTC
 from .models.modeling_bertxml import BertXMLForXMTC
+from .models.modeling_laco import LACOForXMTC
 from .models.modeling_meshprobenet import MeSHProbeNetForXMTC
+from .models.modeling_seqtag import SeqTagForXMTC
 from .models.modeling_xmlcnn import XMLCNNForXMTC
 from .models.modeling_xmlrnn import XMLRNNForXMTC
 from .models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
@@ -38,9 +42,13 @@ __all__ = [
     "AttentionXMLForXMTC",
     "BertXMLConfig",
     "BertXMLForXMTC",
+    "LACOConfig",
+    "LACOForXMTC",
     "LabelNames",
     "MeSHProbeNetConfig",
     "MeSHProbeNetForXMTC",
+    "SeqTagConfig",
+    "SeqTagForXMTC",
     "XMLCNNConfig",
     "XMLCNNForXMTC",
     "XMLRNNConfig",
@@ -66,7 +74,9 @@ if TYPE_CHECKING:
 for _config, _model in [
     (AttentionXMLConfig, AttentionXMLForXMTC),
     (BertXMLConfig, BertXMLForXMTC),
+    (LACOConfig, LACOForXMTC),
     (MeSHProbeNetConfig, MeSHProbeNetForXMTC),
+    (SeqTagConfig, SeqTagForXMTC),
     (XMLCNNConfig, XMLCNNForXMTC),
     (XMLRNNConfig, XMLRNNForXMTC),
 ]:

@@ -1,5 +1,7 @@
 """Pictures of what models do."""
 
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,16 +42,35 @@ def plot_explanation(explanation: Explanation, path: str | Path | None = None, w
 
     # Written on numbered lines first; when their number is known, the figure gets its height and the texts their places.
     margin = 0.15
-    draw(margin, 0, f"{explanation.name}  {explanation.score:.3f}  ({explanation.kind})", weight="bold")
-    x, line = margin, 1
-    words = [(word, colour) for piece, _, colour in explanation.pieces() for word in piece.split()]
-    for word, colour in words:
-        end = draw(x, line, word, bbox={"facecolor": colour, "edgecolor": "none", "pad": 1.5})
-        if end > width - margin and x > margin:
-            figure.texts[-1].remove()
-            x, line = margin, line + 1
-            end = draw(x, line, word, bbox={"facecolor": colour, "edgecolor": "none", "pad": 1.5})
-        x = end + 0.06
+
+    def draw_words(line: int, words: Iterable[tuple[str, dict]]) -> int:
+        """Write words from the beginning of a line on; the last line. Words wider than the picture are broken."""
+        x, words = margin, deque(words)
+        while words:
+            word, style = words.popleft()
+            end = draw(x, line, word, **style)
+            if end > width - margin and (x > margin or len(word) > 1):
+                figure.texts[-1].remove()
+                if x > margin:
+                    x, line = margin, line + 1
+                    words.appendleft((word, style))
+                else:
+                    half = len(word) // 2
+                    words.extendleft([(word[half:], style), (word[:half], style)])
+                continue
+            x = end + 0.06
+        return line
+
+    heading = f"{explanation.name}  {explanation.score:.3f}  ({explanation.kind})"
+    line = draw_words(0, ((word, {"weight": "bold"}) for word in heading.split()))
+    line = draw_words(
+        line + 1,
+        (
+            (word, {"bbox": {"facecolor": colour, "edgecolor": "none", "pad": 1.5}})
+            for piece, _, colour in explanation.pieces()
+            for word in piece.split()
+        ),
+    )
     height = (line + 1) * LINE_HEIGHT + margin
     figure.set_size_inches(width, height)
     for text in figure.texts:

@@ -397,6 +397,14 @@ def test_word_vectors_are_kept_by_a_family_with_frozen_embeddings(train, uncheck
         train(tmp_path / "other", **settings, config_overrides=json.dumps(overrides))
 
 
+def test_frozen_words_without_vectors_are_refused(train, unchecked, tmp_path):
+    overrides = {**TINY_WORD_FAMILIES["xmlcnn"], "freeze_embeddings": True}
+    settings = {"model_family": "xmlcnn", "num_cls_tokens": None, "max_steps": 2}
+    with pytest.raises(SystemExit, match="freeze_embeddings=True, but without word_vectors the words start at random"):
+        train(tmp_path / "run", **settings, config_overrides=json.dumps(overrides))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_length_that_the_backbone_cannot_take_is_refused_before_training(train, unchecked, bert_folder, tmp_path):
     with pytest.raises(SystemExit, match=r"max_length_tokens=9000, but the backbone .* takes \d+ tokens"):
         train(tmp_path / "run", backbone=bert_folder, config_overrides=None, max_length_tokens=9000, max_steps=2)

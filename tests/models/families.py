@@ -12,6 +12,8 @@ from hf_xmtc import (
     AttentionXMLForXMTC,
     BertXMLConfig,
     BertXMLForXMTC,
+    LACOConfig,
+    LACOForXMTC,
     MeSHProbeNetConfig,
     MeSHProbeNetForXMTC,
     XMLCNNConfig,
@@ -117,6 +119,29 @@ def _attentionxml(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
     return _of_words(AttentionXMLConfig, AttentionXMLForXMTC, dropouts, **{**sizes, **family_settings})
 
 
+def _laco(model_type: str = "bert", **family_settings: Any) -> Callable[..., LACOForXMTC]:
+    def build(dropout: float = 0.0, seed: int = 0, **settings: Any) -> LACOForXMTC:
+        sizes = {"bert": _BACKBONE, "distilbert": _DISTILBERT, "roberta": _ROBERTA}[model_type]
+        # Embeddings as wide as LayerNorm makes them, or hidden states say more of positions than of words.
+        backbone = AutoConfig.for_model(model_type, vocab_size=VOCAB_SIZE, initializer_range=0.5, **sizes)
+        for field in ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout"):
+            if hasattr(backbone, field):
+                setattr(backbone, field, dropout)
+        fixed = {
+            "backbone_config": backbone,
+            "classifier_dropout": dropout,
+            "cornet_context_size": 6,
+            "sep_token_id": 3,
+            "loss_reduction": "mean",
+            "cross_attention_kernel": (3, 1),
+            "cross_attention_channels": 16,
+        }
+        torch.manual_seed(seed)
+        return LACOForXMTC(LACOConfig(**{**fixed, **family_settings, **_label_space(settings)})).eval()
+
+    return build
+
+
 def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     named = {"label_names", "id2label", "num_labels"} & settings.keys()
     return settings if named else {"num_labels": NUM_LABELS, **settings}
@@ -156,6 +181,20 @@ FAMILIES = [
     Family("xmlrnn", _xmlrnn()),
     Family("attentionxml", _attentionxml()),
     Family("attentionxml-blocks", _attentionxml(label_memory_mib=0, label_block_size=2)),
+    Family("laco-on-bert", _laco()),
+    Family(
+        "laco-on-bert-in-a-row",
+        _laco(
+            label_positions="sequential",
+            cross_attention_kernel=(10, 10),
+            cross_attention_channels=16,
+            cross_attention_tokens="words",
+        ),
+    ),
+    Family("laco-on-distilbert-one-way", _laco("distilbert", joint_attention="one_way")),
+    Family("laco-on-roberta-without-cross-attention", _laco("roberta", cross_attention=False)),
+    Family("laco-on-bert-without-joint-embedding", _laco(joint_embedding=False)),
+    Family("laco-on-bert-alone", _laco(joint_embedding=False, cross_attention=False)),
     Family("meshprobenet", _meshprobenet()),
     Family("meshprobenet-bottleneck", _meshprobenet(bottleneck_size=10)),
 ]

@@ -309,13 +309,14 @@ def test_attention_weights_and_hidden_states_come_on_request(model):
     torch.testing.assert_close(output.logits, plain.logits, rtol=0, atol=1e-5)
     num_tokens = batch["input_ids"].shape[1]
     assert set(output) == {"logits", *(name.removeprefix("output_") for name in requests if name.startswith("output_"))}
+    behind = NUM_LABELS + 1 if getattr(model.config, "joint_embedding", False) else 0  # labels and separator
     for weights in output.attentions or ():
-        assert weights.shape[0] == 2 and weights.dim() == 4 and weights.shape[3] == num_tokens
+        assert weights.shape[0] == 2 and weights.dim() == 4 and weights.shape[3] == num_tokens + behind
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
-        padding = batch["attention_mask"][0] == 0
+        padding = torch.nn.functional.pad(batch["attention_mask"][0] == 0, (0, behind))
         assert weights[0, :, :3, padding].sum() == 0  # the CLS tokens, first among the queries, see no padding
     for state in output.hidden_states or ():
-        assert state.shape[0] == 2 and state.shape[1] in (num_tokens, 3) and state.dim() == 3
+        assert state.shape[0] == 2 and state.shape[1] in (num_tokens + behind, 3) and state.dim() == 3
     # Asked for once, not from now on.
     assert set(model(**batch)) == {"logits"}
 
@@ -329,13 +330,45 @@ def test_attention_weights_stand_in_the_columns_of_the_input_when_padding_is_on_
     num_tokens = len(SHORT) + len(getattr(model.config, "cls_token_ids", []))
     if "output_attentions" in requests:
         # The queries are the words, or what reads them, which padding does not move.
-        weights, expected = left.attentions[0][..., -num_tokens:], right.attentions[0][..., :num_tokens]
-        if weights.shape[2] == 10:
-            weights, expected = weights[:, :, -num_tokens:], expected[:, :, :num_tokens]
+        weights, expected = left.attentions[0][..., 10 - num_tokens : 10], right.attentions[0][..., :num_tokens]
+        if weights.shape[2] >= 10:
+            weights, expected = weights[:, :, 10 - num_tokens : 10], expected[:, :, :num_tokens]
         torch.testing.assert_close(weights, expected)
     for state, expected in zip(left.hidden_states or (), right.hidden_states or (), strict=True):
-        if state.shape[1] == 10:
-            torch.testing.assert_close(state[:, -num_tokens:], expected[:, :num_tokens])
+        if state.shape[1] >= 10:
+            torch.testing.assert_close(state[:, 10 - num_tokens : 10], expected[:, :num_tokens])
+
+
+def test_weights_of_tokens_are_nothing_at_padding_and_refused_for_unknown_labels(family):
+    model = family.build(cornet_num_blocks=0)
+    ids = make_batch(model, [SHORT, LONG])
+    labels = torch.tensor([[3, -100], [0, 1]])
+    arguments = ids["input_ids"], ids["attention_mask"]
+    if model.token_weight_kind is None:
+        with pytest.raises(ValueError, match="has no weight of its own for each token"):
+            model.token_weights(*arguments, labels)
+        return
+    weights = model.token_weights(*arguments, labels)
+    assert weights.shape == (2, 2, ids["input_ids"].shape[1]) and weights.isfinite().all()
+    assert weights[0, 0, : len(SHORT)].abs().sum() > 0
+    assert (weights[0, 1] == 0).all() and (weights[0, :, len(SHORT) :] == 0).all()
+    for wrong in (NUM_LABELS, -1):
+        with pytest.raises(ValueError, match=f"label id {wrong}, but the ids are 0"):
+            model.token_weights(*arguments, torch.tensor([[wrong], [0]]))
+
+
+@torch.no_grad()
+def test_contributions_of_tokens_add_up_to_the_raw_logit(family):
+    model = family.build(cornet_num_blocks=0)
+    if model.token_weight_kind != "contribution" or getattr(model.config, "bottleneck_size", None):
+        pytest.skip("its weights are no parts of a logit")
+    if getattr(model.config, "joint_embedding", False):
+        model = family.build(cornet_num_blocks=0, sep_token_id=None)  # a separator has a part and no column
+    batch = make_batch(model, [SHORT, LONG], left=True)
+    labels = torch.tensor([[3, 1], [0, 2]])
+    found = model.token_weights(batch["input_ids"], batch["attention_mask"], labels).sum(dim=-1)
+    expected = model(**batch).logits.gather(1, labels) - model.label_head.label_bias[labels]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 # ---- training --------------------------------------------------------------------------------------------------------------

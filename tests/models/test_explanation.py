@@ -75,6 +75,11 @@ def test_the_pipeline_explains_a_label_by_the_words_of_the_text(tagger):
     assert "<span" in found._repr_html_()
 
 
+def test_a_label_that_is_no_text_is_refused(tagger):
+    with pytest.raises(TypeError, match="A label must be a string, got int: 3"):
+        tagger.explain(TEXT, 3)
+
+
 def test_without_a_label_the_best_one_is_explained(tagger):
     assert tagger.explain(TEXT).label == tagger(TEXT)[0]["label"]
 

@@ -61,12 +61,43 @@ def test_claims_are_counted_and_everything_is_written(tmp_path):
     assert "| Base | +1.00 | +2.00 |" in text and "20 → 10" in text
     assert f"ahead in {len(METRICS) - 1} of {len(METRICS)} cells" in text
     assert "Not ahead: Base PSP@1 on toy (-10.00)." in text
-    assert "P@5 gains more than P@1 in 1 of 1 pairs" in text and "1 of 1 pairs reach the goal in fewer steps" in text
-    assert "the highest nDCG@5 on 0 of 1 data sets (toy: CorNetBase)" in text
+    assert "Of the 0 cells with several seeds it is ahead by more than their standard deviation in 0 and behind" in text
+    assert "P@5 gains, and more than P@1, in 1 of 1 pairs; in 0 neither gains" in text
+    assert "of 1 pairs 1 reach the goal in fewer steps, 0 at the same check and 0 later" in text
+    assert "the highest nDCG@5 on 0 of 1 data sets on which all models have run (toy: CorNetBase)" in text
+    assert "at the last check of a run: Base, CorNetBase." in text
     assert "No pair of runs yet." in text
     stored = json.loads((tmp_path / "cornet-2-cpu.json").read_text(encoding="utf-8"))
     assert stored["gains"]["toy"][0]["gains"]["P@1"] == {"mean": pytest.approx(1.0), "sd": None}
     assert (tmp_path / "cornet-2-cpu.png").stat().st_size > 10_000
+
+
+def test_cells_are_clear_beyond_the_spread_of_several_seeds_and_losses_are_no_gains(tmp_path):
+    comparison = Comparison("What it adds", {"cpu": ("toy",)}, PAIRS)
+    worse = {"P@1": 0.40, "P@5": 0.45}
+    found = [
+        results(
+            "toy",
+            [run(1, 0.50, [0.4, 0.3]), run(2, 0.52, [0.4, 0.3])],
+            [run(1, 0.55, [0.4, 0.3], **worse), run(2, 0.58, [0.4, 0.3], **worse)],
+        )
+    ]
+    text = write_comparison(comparison, found, tmp_path / "x")
+    count = len(METRICS)
+    assert (
+        f"Of the {count} cells with several seeds it is ahead by more than their standard deviation in {count - 2} and behind by"
+        in text
+    )
+    assert "by more in 2. Not ahead: Base P@1 on toy (-11.00), Base P@5 on toy (-6.00)." in text
+    # P@5 loses less than P@1, which is no gain.
+    assert "P@5 gains, and more than P@1, in 0 of 1 pairs; in 1 neither gains" in text
+    assert "0 reach the goal in fewer steps, 1 at the same check and 0 later" in text
+    assert "at the last check of a run: no model." in text
+
+
+def test_a_curve_without_checks_reaches_nothing(tmp_path):
+    (pair,) = gains_of(results("toy", [run(1, 0.5, [])], [run(1, 0.5, [0.4])]), PAIRS)
+    assert pair.steps == (None, None)
 
 
 def test_many_cells_in_which_it_is_not_ahead_are_counted_by_model(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import reproduce
+from hf_xmtc import BertXMLConfig
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.recipe import parse_recipe
 from paper_values import paper_values
@@ -233,6 +234,23 @@ def test_recipes_are_understood(path, tmp_path):
     assert "#" not in json.dumps(settings)  # a comment without a space before it would be part of its value
     config_class, _ = family_named(settings["model_family"])
     assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings["cornet_num_blocks"]
+
+
+@pytest.mark.parametrize("dataset", ["eurlex-4k", "amazoncat-13k", "wiki-500k"])
+@pytest.mark.parametrize("row", ["bertxml", "cornet-bertxml"])
+def test_recipes_of_bertxml_have_the_numerics_of_the_authors(dataset, row, tmp_path):
+    path = Path(reproduce.__file__).parent / "recipes" / dataset / f"{row}.yaml"
+    settings = parse_recipe(["--config", str(path), "--output_dir", str(tmp_path)]).model.config_settings()
+    ours, authors = BertXMLConfig(num_labels=3, **settings), BertXMLConfig.reproduction(num_labels=3)
+    for field in (
+        "hidden_act",
+        "layer_norm",
+        "pooler",
+        "last_layer_cls_only",
+        "classifier_dropout",
+        "embedding_initializer_range",
+    ):
+        assert getattr(ours, field) == getattr(authors, field), field
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))

@@ -236,6 +236,11 @@ def _build_model(
     if recipe.model.backbone:
         return _model_on_backbone(model_class, recipe, settings, tokenizer, on_meta)
     config = config_class.for_tokenizer(tokenizer, **settings)
+    if getattr(config, "freeze_embeddings", False) and not recipe.data.word_vectors:
+        raise ValueError(
+            "freeze_embeddings=True, but without word_vectors the words start at random and would stay so. Add --word_vectors FILE, or "
+            "--config_overrides freeze_embeddings=false."
+        )
     if on_meta:
         with torch.device("meta"):
             return model_class(config)

@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Any
 
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import PreTrainedConfig
 
+from .backbones import NOT_OF_A_BACKBONE, backbone_config_of, max_positions, stored_backbone
 from .configuration_xmtc import XMTCConfig
 
 __all__ = ["BertXMLConfig"]
@@ -25,11 +26,6 @@ OWN_ENCODER_FIELDS = (
 )
 # Fields that the own encoder and a backbone both have; the backbone's count and are the ones that are stored.
 BACKBONE_FIELDS = ("hidden_size", "vocab_size", "pad_token_id")
-# What its config may say and means nothing here: its place on this machine and the labels of a head it does not have.
-NOT_OF_A_BACKBONE = ("_name_or_path", "transformers_version", "id2label", "label2id", "problem_type")
-
-# Backbones that count positions from pad_token_id + 1, so that the rows before it hold no position.
-POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "roberta-prelayernorm", "mpnet")
 
 
 class BertXMLConfig(XMTCConfig):
@@ -102,17 +98,8 @@ class BertXMLConfig(XMTCConfig):
     backbone_config: dict | PreTrainedConfig | None = None
 
     def __post_init__(self, **kwargs: Any):
-        if isinstance(self.backbone_config, dict):
-            settings = dict(self.backbone_config)
-            if "model_type" not in settings:
-                raise ValueError(f"backbone_config has the fields {sorted(settings)} but no model_type, such as 'bert'.")
-            self.backbone_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
         if self.backbone_config is not None:
-            if not hasattr(self.backbone_config, "hidden_size"):
-                raise ValueError(
-                    f"backbone_config is {self.backbone_config!r:.80}, not the config of a text encoder. Pass "
-                    "AutoConfig.from_pretrained(…) of one, or use BertXMLForXMTC.from_backbone(name_or_path)."
-                )
+            self.backbone_config = backbone_config_of(self.backbone_config)
             self._follow_backbone()
         super().__post_init__(**kwargs)
 
@@ -195,11 +182,7 @@ class BertXMLConfig(XMTCConfig):
     def max_input_tokens(self) -> int | None:
         if self.backbone_config is None:
             return self.max_position_embeddings
-        positions = getattr(self.backbone_config, "max_position_embeddings", None)
-        # DeBERTa without absolute positions has no hard limit, but was trained up to this length.
-        if positions is not None and self.backbone_config.model_type in POSITIONS_AFTER_PADDING:
-            return positions - self.pad_token_id - 1
-        return positions
+        return max_positions(self.backbone_config)
 
     def to_dict(self) -> dict[str, Any]:
         output = super().to_dict()
@@ -214,9 +197,7 @@ class BertXMLConfig(XMTCConfig):
     def to_diff_dict(self) -> dict[str, Any]:
         output = super().to_diff_dict()
         if self.backbone_config is not None:
-            # As the encoder's own checkpoints store it: without what every config of transformers has unless told otherwise.
-            backbone = self.backbone_config.to_diff_dict()
-            output["backbone_config"] = {key: value for key, value in backbone.items() if key not in NOT_OF_A_BACKBONE}
+            output["backbone_config"] = stored_backbone(self.backbone_config)
             for field in BACKBONE_FIELDS:
                 output.pop(field, None)
         return output

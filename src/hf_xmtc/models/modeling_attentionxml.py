@@ -14,7 +14,8 @@ class AttentionXMLForXMTC(WordLevelModel):
     """AttentionXML over all labels at once (flat), and CorNetAttentionXML with ``cornet_num_blocks`` > 0.
 
     Its logits cost documents × labels × tokens, which is computed for a block of labels at a time and never held as a whole.
-    Attention weights are given for chosen labels only.
+    Attention weights are given for chosen labels only. All labels share the layers behind their attention, so a text of no word or
+    one, to which all labels attend alike, gives them the same score; CorNet tells them apart.
 
     Source: AttentionXML (You et al., 2019), §3.2, and CorNet §4.4; equal to the code of both.
     """

@@ -1,13 +1,12 @@
 """`BertXMLForXMTC`: several CLS tokens in front of the text, their last hidden states concatenated (CorNet §4.2)."""
 
-import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, AutoConfig, AutoModel
 from transformers import initialization as init
 
+from .backbones import build_backbone, load_backbone, number_of_segments, refuse_segments, run_backbone
 from .bertxml_encoder import BertXMLEncoder
 from .configuration_bertxml import BertXMLConfig
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
@@ -33,7 +32,7 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
     def __init__(self, config: BertXMLConfig):
         super().__init__(config)
         if config.backbone_config is not None:
-            self.backbone = _build_backbone(config.backbone_config, self.config._attn_implementation)
+            self.backbone = build_backbone(config.backbone_config, self.config._attn_implementation)
         else:
             self.encoder = BertXMLEncoder(config)
         width = config.num_cls_tokens * config.hidden_size
@@ -134,7 +133,7 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
                 input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states
             )
         else:
-            _refuse_segments(token_type_ids, 1)
+            refuse_segments(token_type_ids, 1)
             eager = output_attentions or self.config._attn_implementation == "eager"
             cls_states, states, attentions = self.encoder(
                 input_ids, attention_mask, self.cls_positions(attention_mask), eager
@@ -146,8 +145,8 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
 
     def _run_backbone(self, input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states):
         """Return the CLS states (B, M, H), and hidden states and attention weights where they are asked for."""
-        segments = getattr(self.backbone.config, "type_vocab_size", 0) or 1
-        _refuse_segments(token_type_ids, segments)
+        segments = number_of_segments(self.backbone.config)
+        refuse_segments(token_type_ids, segments)
         # Backbones count positions from the first column, so padding on the left is moved behind the text.
         columns = torch.arange(input_ids.shape[1], device=input_ids.device)
         padding_before = self.cls_positions(attention_mask)[:, :1]  # (B, 1)
@@ -155,16 +154,7 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
         inputs = {"input_ids": input_ids.gather(1, moved), "attention_mask": attention_mask.gather(1, moved)}
         if token_type_ids is not None and segments > 1:
             inputs["token_type_ids"] = token_type_ids.gather(1, moved)
-        attention = self.backbone.config._attn_implementation
-        if output_attentions and attention != "eager":
-            self.backbone.set_attn_implementation("eager")  # SDPA keeps no weights
-        try:
-            output = self.backbone(
-                **inputs, output_attentions=output_attentions, output_hidden_states=output_hidden_states, return_dict=True
-            )
-        finally:
-            if self.backbone.config._attn_implementation != attention:
-                self.backbone.set_attn_implementation(attention)
+        output = run_backbone(self.backbone, output_attentions, output_hidden_states, **inputs)
         cls_states = output.last_hidden_state[:, : self.config.num_cls_tokens]
         # What is returned beside the scores stands in the columns of the input again.
         back = (columns - padding_before) % len(columns)  # (B, T)
@@ -213,6 +203,7 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
         *,
         tokenizer: Any = None,
         num_cls_tokens: int = 5,
+        num_layers: int | None = None,
         revision: str | None = None,
         token: str | bool | None = None,
         seed: int = 0,
@@ -228,14 +219,13 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
             tokenizer: Its tokenizer after `hf_xmtc.tokenization.add_cls_tokens`; without it the vocabulary is taken to be the
                 encoder's rows plus the CLS tokens.
             num_cls_tokens: CLS tokens M; must be the tokenizer's.
+            num_layers: Keep only the encoder's first layers; None for all.
             revision: Revision of the encoder on the Hub.
             token: Hub token.
             seed: Seed of the noise on [CLS_2] … [CLS_M].
             settings: Fields of `BertXMLConfig`, such as ``num_labels`` and ``cornet_num_blocks``.
         """
-        hub_kwargs = {"revision": revision, "token": token}
-        pooler = _pooler_argument(AutoConfig.from_pretrained(name_or_path, **hub_kwargs))
-        backbone = AutoModel.from_pretrained(name_or_path, dtype=torch.float32, **hub_kwargs, **pooler)
+        backbone = load_backbone(name_or_path, num_layers, revision=revision, token=token)
         embedding = backbone.get_input_embeddings()
         cls_row = _pretrained_cls_row(tokenizer)
         rows = len(tokenizer) if tokenizer is not None else embedding.num_embeddings + num_cls_tokens
@@ -255,35 +245,9 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
         return model
 
 
-def _pooler_argument(config: Any) -> dict:
-    """``add_pooling_layer=False`` for the model classes that know it: a pooler would be trained and never read."""
-    # Masked language models see both ways; in a causal one the CLS tokens in front would see nothing of the text.
-    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder or getattr(config, "is_decoder", False):
-        raise ValueError(
-            f"The backbone's model type is {config.model_type!r}, which is no bidirectional encoder of transformers. Choose a "
-            "BERT, DistilBERT, RoBERTa, MPNet, DeBERTa or similar model."
-        )
-    parameters = inspect.signature(MODEL_MAPPING[type(config)].__init__).parameters
-    return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}
-
-
-def _build_backbone(config: Any, attn_implementation: str | None) -> nn.Module:
-    # SDPA is what every class takes by itself where it can; DeBERTa and MPNet refuse it by name.
-    attn_implementation = None if attn_implementation == "sdpa" else attn_implementation
-    return AutoModel.from_config(config, attn_implementation=attn_implementation, **_pooler_argument(config))
-
-
 def _pretrained_cls_row(tokenizer: Any) -> int | None:
     vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
     return next((vocabulary[token] for token in PRETRAINED_CLS_TOKENS if token in vocabulary), None)
-
-
-def _refuse_segments(token_type_ids: Tensor | None, segments: int) -> None:
-    if token_type_ids is not None and int(token_type_ids.max() if token_type_ids.numel() else 0) >= segments:
-        raise ValueError(
-            f"token_type_ids go up to {int(token_type_ids.max())} but the encoder has {segments} segment(s). "
-            "Leave token_type_ids out."
-        )
 
 
 BertXMLConfig.register_for_auto_class()

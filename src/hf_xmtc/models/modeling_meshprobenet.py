@@ -78,15 +78,16 @@ class MeSHProbeNetForXMTC(WordLevelModel):
         context of probe m. Without a bottleneck these add up to the logit less its bias; with one to its linear part. CorNet
         comes after it and is left out.
         """
+        self.label_head.check_label_ids("What weights were asked for", label_ids)
         with torch.no_grad():
             words, _, states = self.read_words(input_ids, attention_mask)
             contexts, weights = self.probes(states, words.read)  # (B, M, S), (B, M, T)
         with torch.enable_grad():
             contexts = contexts.detach().requires_grad_()
-            logits = self.label_head.raw_logits_of(contexts.flatten(1), label_ids)  # (B, S)
+            logits = self.label_head.raw_logits_of(contexts.flatten(1), label_ids.clamp(min=0))  # (B, S)
             each = torch.eye(logits.shape[1], device=logits.device, dtype=logits.dtype)
             (gradients,) = torch.autograd.grad(logits.sum(0), contexts, grad_outputs=each, is_grads_batched=True)
-        found = torch.einsum("sbmh,bth,bmt->bst", gradients, states, weights)
+        found = torch.einsum("sbmh,bth,bmt->bst", gradients, states, weights) * (label_ids >= 0)[:, :, None]
         return words.in_input_columns(found.mT).mT
 
     def forward(

@@ -142,13 +142,13 @@ class XMTCPreTrainedModel(PreTrainedModel):
         Args:
             input_ids: (B, T).
             attention_mask: (B, T), or None.
-            label_ids: Labels of each document, (B, S).
+            label_ids: Labels of each document, (B, S), padded with -100.
 
         Returns:
-            (B, S, T), 0 at padding.
+            (B, S, T), 0 at padding of the tokens and of the labels.
 
         Raises:
-            ValueError: If the family has no such weights.
+            ValueError: If the family has no such weights, or a label id is outside 0 … L-1.
         """
         raise ValueError(
             f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC and MeSHProbeNetForXMTC have."
@@ -223,10 +223,14 @@ class XMTCPreTrainedModel(PreTrainedModel):
         self.label_head.resize_labels(kept_ids)
         if self.cornet is not None:
             self.cornet.resize_labels(kept_ids)
+        self.follow_labels(kept_ids)
         self.config.forget_label_names()
         self.config.num_labels = count
         if named:
             self.config.label_names = labels
+
+    def follow_labels(self, kept_ids: Tensor) -> None:
+        """Change what else a family holds for each label; ``kept_ids`` has the old id of every new label, -1 for a new one."""
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

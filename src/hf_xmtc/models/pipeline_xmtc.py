@@ -128,6 +128,10 @@ class XMTCPipeline(Pipeline):
 
     def _label_id(self, label: str) -> int:
         ids = self.model.config.label_names.ids
+        if not isinstance(label, str):
+            raise TypeError(
+                f"A label must be a string, got {type(label).__name__}: {label!r:.80}. Give it as the pipeline answers it."
+            )
         if label not in ids:
             close = difflib.get_close_matches(label, ids, n=3)
             hint = f" Close to it: {', '.join(close)}." if close else ""

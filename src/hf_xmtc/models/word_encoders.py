@@ -1,6 +1,6 @@
-"""Layers and the base class of the families that read words: aligned documents, word embedding, bidirectional LSTM."""
+"""Layers and the base class of the families that read words: word embedding, bidirectional LSTM."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,40 +8,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from .aligned_words import AlignedWords, align_words
 from .configuration_word_level import WordLevelConfig
 from .initial_weights import reset_linear
 from .modeling_xmtc import XMTCPreTrainedModel
 
-__all__ = ["AlignedWords", "BiLSTM", "WordEmbedding", "WordLevelModel"]
-
-
-class AlignedWords(NamedTuple):
-    """A batch of documents whose words stand in the first columns, wherever padding put them.
-
-    Attributes:
-        ids: Word ids, (B, T), the padding id behind the words.
-        mask: True at words, (B, T).
-        order: Column of the input that each column comes from, (B, T).
-    """
-
-    ids: Tensor
-    mask: Tensor
-    order: Tensor
-
-    @property
-    def lengths(self) -> Tensor:
-        """Words of each document, (B,); a document without words counts as one position, whose embedding is zero."""
-        return self.mask.sum(dim=1).clamp(min=1)
-
-    @property
-    def read(self) -> Tensor:
-        """True at the positions that `lengths` counts, (B, T): nowhere is a whole row False."""
-        return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
-
-    def in_input_columns(self, values: Tensor) -> Tensor:
-        """Put ``values`` (B, T, …) into the columns of the input again."""
-        back = self.order.argsort(dim=1).reshape(*self.order.shape, *[1] * (values.dim() - 2))
-        return values.gather(1, back.expand_as(values))
+__all__ = ["BiLSTM", "WordEmbedding", "WordLevelModel"]
 
 
 class WordEmbedding(nn.Module):
@@ -136,16 +108,7 @@ class WordLevelModel(XMTCPreTrainedModel):
             input_ids: Word ids, (B, T); T may be 0 where no document has a word.
             attention_mask: 1 at words, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
         """
-        padding = 0 if self.config.pad_token_id is None else self.config.pad_token_id
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids) if self.config.pad_token_id is None else input_ids != padding
-        mask = attention_mask.bool()
-        if input_ids.shape[1] == 0:
-            # A tokenizer has no numbers to tell the type from, so it answers with floats.
-            input_ids, mask = input_ids.new_full((len(input_ids), 1), padding).long(), mask.new_zeros(len(input_ids), 1)
-        order = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)  # (B, T)
-        mask = mask.gather(1, order)
-        return AlignedWords(input_ids.gather(1, order).masked_fill(~mask, padding), mask, order)
+        return align_words(input_ids, attention_mask, self.config.pad_token_id)
 
     def read_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[AlignedWords, Tensor, Tensor]:
         """The aligned words, their embeddings (B, T, E) and the LSTM's states (B, T, 2H); arguments as in `align`."""

@@ -1,0 +1,57 @@
+"""`align_words`: the words of each document in the first columns, wherever padding put them."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["AlignedWords", "align_words"]
+
+
+class AlignedWords(NamedTuple):
+    """A batch of documents whose words stand in the first columns, wherever padding put them.
+
+    Attributes:
+        ids: Word ids, (B, T), the padding id behind the words.
+        mask: True at words, (B, T).
+        order: Column of the input that each column comes from, (B, T).
+    """
+
+    ids: Tensor
+    mask: Tensor
+    order: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """Words of each document, (B,); a document without words counts as one position, which holds padding."""
+        return self.mask.sum(dim=1).clamp(min=1)
+
+    @property
+    def read(self) -> Tensor:
+        """True at the positions that `lengths` counts, (B, T): nowhere is a whole row False."""
+        return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
+
+    def in_input_columns(self, values: Tensor) -> Tensor:
+        """Put ``values`` (B, T, …) into the columns of the input again."""
+        back = self.order.argsort(dim=1).reshape(*self.order.shape, *[1] * (values.dim() - 2))
+        return values.gather(1, back.expand_as(values))
+
+
+def align_words(input_ids: Tensor, attention_mask: Tensor | None, pad_token_id: int | None) -> AlignedWords:
+    """Move the words of each document to the front.
+
+    Args:
+        input_ids: Word ids, (B, T); T may be 0 where no document has a word.
+        attention_mask: 1 at words, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
+        pad_token_id: Id of the padding token, None where there is none.
+    """
+    padding = 0 if pad_token_id is None else pad_token_id
+    if attention_mask is None:
+        attention_mask = torch.ones_like(input_ids) if pad_token_id is None else input_ids != padding
+    mask = attention_mask.bool()
+    if input_ids.shape[1] == 0:
+        # A tokenizer has no numbers to tell the type from, so it answers with floats.
+        input_ids, mask = input_ids.new_full((len(input_ids), 1), padding).long(), mask.new_zeros(len(input_ids), 1)
+    order = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)  # (B, T)
+    mask = mask.gather(1, order)
+    return AlignedWords(input_ids.gather(1, order).masked_fill(~mask, padding), mask, order)

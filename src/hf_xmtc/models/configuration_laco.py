@@ -1,0 +1,154 @@
+"""`LACOConfig`: settings of LACO, its ablations and its auxiliary tasks."""
+
+from typing import Any
+
+from .configuration_joint import JointConfig
+
+__all__ = ["LACOConfig"]
+
+
+class LACOConfig(JointConfig):
+    """Settings of `LACOForXMTC`.
+
+    The defaults are independent of the order of the labels; `reproduction` sets what the authors' code does. The ablations of
+    LACO §5.2 are ``joint_embedding=False`` ("w/o JE"), ``cross_attention=False`` ("w/o CA") and both (the BERT baseline).
+
+    Args:
+        cross_attention: Sum the document's states by their nearness to the labels; False reads the CLS token.
+        cross_attention_kernel: Tokens and labels that a filter of the cross attention spans.
+        cross_attention_channels: Its filters; None for one per label.
+        cross_attention_similarity: ``cosine`` (authors' code) or ``dot`` (equation 1).
+        cross_attention_values: ``normalized`` states are summed (authors' code), or ``raw`` ones (equation 2).
+        cross_attention_tokens: Tokens with a weight: ``all``; ``words``, without CLS and separators (the paper's H_D); or
+            ``padded``, padding included (authors' code; scores then depend on the batch).
+        classifier_token: What a model without cross attention reads: ``pooler``, a tanh layer on the CLS token that starts from
+            the encoder's own, or ``cls``, the state itself.
+        auxiliary_task: ``none``, ``plcp``, ``clcp`` or ``both``; learnt beside the labels in training, never run in prediction.
+        plcp_weight: Weight of the pairs' loss, a mean over pairs. 2 stands for the code's 1 on its two units.
+        clcp_weight: Weight of the conditional loss, a mean over remaining labels. 10 stands for the code's 5 on two units.
+        auxiliary_alpha: α: share of PLCP where both tasks are learnt, the rest being CLCP's.
+        literal_equation_7: L_mlc + α L_plcp + (1 - α) L_clcp with the sum of equation 6, in the place of the weights above.
+        auxiliary_units: Output units of the auxiliary heads: 1, or the code's 2.
+        auxiliary_sampling: ``visit`` draws pairs and given labels anew each time a document is seen; ``fixed`` once (the code).
+        plcp_pairs: ``one_to_two``, a related and two unrelated pairs per document (γ = 0.5), or ``one`` (the code).
+        plcp_single_label: Pairs of a document with one label: none (``masked``) or ``negatives_only``.
+        clcp_given: How many labels are given: ``one`` (the code), ``uniform`` (the paper's random number) or ``bernoulli``.
+        clcp_given_probability: Chance of each label to be given with ``bernoulli``.
+        clcp_head: ``transformed`` (the code) or ``plain`` (the paper), see `ConditionalHead`.
+    """
+
+    model_type = "laco"
+    left_out_of_files = {
+        **JointConfig.left_out_of_files,
+        "cross_attention": True,
+        "cross_attention_similarity": "cosine",
+        "cross_attention_values": "normalized",
+        "cross_attention_tokens": "all",
+        "classifier_token": "pooler",
+        "auxiliary_task": "none",
+        "plcp_weight": 2.0,
+        "clcp_weight": 10.0,
+        "auxiliary_alpha": 0.5,
+        "literal_equation_7": False,
+        "auxiliary_units": 1,
+        "auxiliary_sampling": "visit",
+        "plcp_pairs": "one_to_two",
+        "plcp_single_label": "masked",
+        "clcp_given": "one",
+        "clcp_given_probability": 0.5,
+        "clcp_head": "transformed",
+    }
+
+    cross_attention: bool = True
+    cross_attention_kernel: list[int] | tuple[int, ...] = (11, 1)
+    cross_attention_channels: int | None = 64
+    cross_attention_similarity: str = "cosine"
+    cross_attention_values: str = "normalized"
+    cross_attention_tokens: str = "all"
+    classifier_token: str = "pooler"
+    auxiliary_task: str = "none"
+    plcp_weight: float = 2.0
+    clcp_weight: float = 10.0
+    auxiliary_alpha: float = 0.5
+    literal_equation_7: bool = False
+    auxiliary_units: int = 1
+    auxiliary_sampling: str = "visit"
+    plcp_pairs: str = "one_to_two"
+    plcp_single_label: str = "masked"
+    clcp_given: str = "one"
+    clcp_given_probability: float = 0.5
+    clcp_head: str = "transformed"
+
+    def __post_init__(self, **kwargs: Any):
+        self.cross_attention_kernel = list(self.cross_attention_kernel)
+        super().__post_init__(**kwargs)
+        if self.cross_attention_channels is None:
+            # A number that stays when the labels change.
+            self.cross_attention_channels = self.num_labels
+
+    @classmethod
+    def reproduction(cls, **settings: Any) -> "LACOConfig":
+        """What the authors' code does where it can be done: label positions in a row, a 10 × 10 kernel with one filter per label.
+
+        Source: the code of LACO (EiraZhang/LACO). Its heads that are never trained and its padding that takes part are not set.
+        """
+        authors = {
+            "label_positions": "sequential",
+            "cross_attention_kernel": (10, 10),
+            "cross_attention_channels": None,
+        }
+        return cls(**{**authors, **settings})
+
+    def check(self) -> None:
+        super().check()
+        for field, allowed in (
+            ("cross_attention_similarity", ("cosine", "dot")),
+            ("cross_attention_values", ("normalized", "raw")),
+            ("cross_attention_tokens", ("all", "words", "padded")),
+            ("classifier_token", ("pooler", "cls")),
+            ("auxiliary_task", ("none", "plcp", "clcp", "both")),
+            ("auxiliary_units", (1, 2)),
+            ("auxiliary_sampling", ("visit", "fixed")),
+            ("plcp_pairs", ("one_to_two", "one")),
+            ("plcp_single_label", ("masked", "negatives_only")),
+            ("clcp_given", ("one", "uniform", "bernoulli")),
+            ("clcp_head", ("transformed", "plain")),
+        ):
+            if getattr(self, field) not in allowed:
+                raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(map(str, allowed))}.")
+        if not self.joint_embedding and self.auxiliary_task != "none":
+            raise ValueError(
+                f"auxiliary_task={self.auxiliary_task!r} asks about the states of labels, but with joint_embedding=False the encoder "
+                "reads no labels. Use auxiliary_task='none', or joint_embedding=True."
+            )
+        if len(self.cross_attention_kernel) != 2 or min(self.cross_attention_kernel) < 1:
+            raise ValueError(
+                f"cross_attention_kernel={self.cross_attention_kernel}, but it takes two sizes of at least 1: tokens and labels."
+            )
+        if not 0 <= self.auxiliary_alpha <= 1 or not 0 < self.clcp_given_probability < 1:
+            raise ValueError(
+                f"auxiliary_alpha={self.auxiliary_alpha} must be from 0 to 1 and clcp_given_probability="
+                f"{self.clcp_given_probability} between 0 and 1."
+            )
+
+    @property
+    def has_label_embedding(self) -> bool:
+        return self.joint_embedding or self.cross_attention
+
+    @property
+    def learns_pairs(self) -> bool:
+        return self.auxiliary_task in ("plcp", "both")
+
+    @property
+    def learns_conditions(self) -> bool:
+        return self.auxiliary_task in ("clcp", "both")
+
+    @property
+    def auxiliary_weights(self) -> tuple[float, float]:
+        """Weights of the losses of PLCP and CLCP (LACO, equation 7)."""
+        alpha = self.auxiliary_alpha
+        if self.literal_equation_7:
+            return alpha, 1 - alpha
+        if self.auxiliary_task == "both":
+            return self.plcp_weight * alpha, self.clcp_weight * (1 - alpha)
+        return self.plcp_weight, self.clcp_weight

@@ -1,0 +1,30 @@
+"""`SeqTagConfig`: settings of SeqTag."""
+
+from .configuration_joint import JointConfig
+
+__all__ = ["SeqTagConfig"]
+
+
+class SeqTagConfig(JointConfig):
+    """Settings of `SeqTagForXMTC`.
+
+    Args:
+        lstm_hidden_size: Width of each direction of the LSTM over the labels.
+    """
+
+    model_type = "seqtag"
+    left_out_of_files = {**JointConfig.left_out_of_files}
+
+    lstm_hidden_size: int = 256
+
+    def check(self) -> None:
+        super().check()
+        if self.lstm_hidden_size < 1:
+            raise ValueError(f"lstm_hidden_size={self.lstm_hidden_size}, but a size is at least 1.")
+        for field, needed, reason in (
+            ("joint_embedding", True, "it tags the labels' states, so the encoder has to read them"),
+            ("cornet_num_blocks", 0, "its scores are the CRF's marginals, which CorNet cannot refine"),
+            ("label_loss", "bce", "its loss is the CRF's"),
+        ):
+            if getattr(self, field) != needed:
+                raise ValueError(f"{field}={getattr(self, field)!r}, but for SeqTag it must be {needed!r}: {reason}.")

@@ -1,0 +1,229 @@
+"""`JointModel`: text and labels through one encoder (LACO §3.2), for the families that build on it."""
+
+import inspect
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .aligned_words import AlignedWords, align_words
+from .backbones import build_backbone, first_position, load_backbone, number_of_segments, run_backbone
+from .configuration_joint import JointConfig
+from .modeling_xmtc import XMTCPreTrainedModel
+
+__all__ = ["JointModel", "JointStates"]
+
+
+class JointStates(NamedTuple):
+    """Last hidden states of text and labels.
+
+    Attributes:
+        document: H_D: the text's tokens, then the separator that closes the sequence, then padding, (B, D, H).
+        read: True where there is no padding, (B, D).
+        is_word: True at the text's words: without CLS, separators and padding, (B, D).
+        labels: H_Y, (B, L, H); None where the encoder reads no labels.
+        words: The text's tokens.
+        hidden_states: Of every layer, (B, T + L + 1, H): the columns of the input, then labels and separator; None unless asked for.
+        attentions: Attention weights of every layer, on request, (B, heads, T + L + 1, T + L + 1).
+    """
+
+    document: Tensor
+    read: Tensor
+    is_word: Tensor
+    labels: Tensor | None
+    words: AlignedWords
+    hidden_states: tuple[Tensor, ...] | None
+    attentions: tuple[Tensor, ...] | None
+
+
+class JointModel(XMTCPreTrainedModel):
+    """Base of the families with a joint embedding: every label is a token with an embedding of its own.
+
+    The embeddings stand in ``label_embedding`` and may start from the labels' words
+    (`hf_xmtc.training.initialize_label_embedding`). All labels follow every text, so the input tells nothing about the answer.
+    """
+
+    config_class = JointConfig
+
+    def __init__(self, config: JointConfig):
+        super().__init__(config)
+        self.backbone = build_backbone(config.backbone_config, self.config._attn_implementation)
+        if config.has_label_embedding:
+            width = self.get_input_embeddings().embedding_dim if config.joint_embedding else config.hidden_size
+            self.label_embedding = nn.Embedding(config.num_labels, width)
+        else:
+            self.label_embedding = None
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.backbone.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.backbone.set_input_embeddings(value)
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        super().check_tokenizer(tokenizer)
+        found, expected = self.config.special_tokens(tokenizer), self.config.sep_token_id
+        if found["sep_token_id"] != expected:
+            raise ValueError(
+                f"The tokenizer closes a text with the token {found['sep_token_id']}, but the model's sep_token_id is {expected}. Use "
+                "the tokenizer saved beside the model."
+            )
+
+    def read_jointly(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> JointStates:
+        """Run the encoder over texts and labels.
+
+        Args:
+            input_ids: Tokens of the texts, (B, T), as the tokenizer gives them: ``[CLS] text [SEP]``.
+            attention_mask: 1 at tokens, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
+            output_attentions: Also return attention weights.
+            output_hidden_states: Also return the hidden states of all layers.
+
+        Raises:
+            ValueError: If texts are longer than the model takes.
+        """
+        limit = self.max_input_tokens
+        if limit is not None and input_ids.shape[1] > limit:
+            raise ValueError(
+                f"The input has {input_ids.shape[1]} tokens but the model takes {limit} beside its {self.config.num_labels} labels. "
+                f"Tokenize with truncation=True and max_length={limit}."
+            )
+        words = align_words(input_ids, attention_mask, self.config.pad_token_id)
+        asked = (output_attentions, output_hidden_states)
+        if self.config.joint_embedding:
+            output = run_backbone(self.backbone, *asked, **self._joint_inputs(words))
+        else:
+            output = run_backbone(self.backbone, *asked, input_ids=words.ids, attention_mask=words.read.long())
+        states = output.last_hidden_state
+        num_words = words.ids.shape[1]
+        labels = states[:, num_words : num_words + self.config.num_labels] if self.config.joint_embedding else None
+        document, read = self._document_states(states, words)
+        special = [token for token in (self.config.cls_token_id, self.config.sep_token_id) if token is not None]
+        is_word = words.mask & ~torch.isin(words.ids, torch.tensor(special, device=words.ids.device))
+        return JointStates(
+            document=document,
+            read=read,
+            is_word=nn.functional.pad(is_word, (0, document.shape[1] - num_words)),
+            labels=labels,
+            words=words,
+            hidden_states=tuple(_in_input_columns(words, state, (1,)) for state in output.hidden_states)
+            if output_hidden_states
+            else None,
+            attentions=tuple(_in_input_columns(words, weights, (2, 3)) for weights in output.attentions)
+            if output_attentions
+            else None,
+        )
+
+    def _joint_inputs(self, words: AlignedWords) -> dict[str, Tensor]:
+        """What the encoder reads: the text's columns, then the labels, then the closing separator."""
+        config, table = self.config, self.get_input_embeddings()
+        num_documents, num_labels = len(words.ids), config.num_labels
+        parts = [table(words.ids), self.label_embedding.weight.expand(num_documents, -1, -1)]
+        if config.sep_token_id is not None:
+            closing = torch.tensor([config.sep_token_id], device=words.ids.device)
+            parts.append(table(closing).expand(num_documents, -1, -1))
+        num_closing = len(parts) - 2
+        text = torch.arange(words.ids.shape[1], device=words.ids.device).expand(num_documents, -1)
+        if config.label_positions == "shared":
+            behind = torch.tensor([0] * num_labels + [1] * num_closing, device=words.ids.device) + self.max_input_tokens
+            behind = behind.expand(num_documents, -1)
+        else:
+            behind = words.lengths[:, None] + torch.arange(num_labels + num_closing, device=words.ids.device)
+        real = torch.cat([words.read, torch.ones_like(behind, dtype=torch.bool)], dim=1)
+        inputs = {
+            "inputs_embeds": torch.cat(parts, dim=1),
+            "position_ids": torch.cat([text, behind], dim=1) + first_position(config.backbone_config),
+            "attention_mask": real.long(),
+        }
+        if config.joint_attention == "one_way":
+            inputs["attention_mask"] = _one_way(real, words.ids.shape[1], inputs["inputs_embeds"].dtype)
+        if "token_type_ids" in inspect.signature(self.backbone.forward).parameters:
+            second = torch.zeros_like(real, dtype=torch.long)
+            if number_of_segments(config.backbone_config) > 1:
+                second[:, words.ids.shape[1] : words.ids.shape[1] + num_labels] = 1
+            inputs["token_type_ids"] = second
+        return inputs
+
+    def _document_states(self, states: Tensor, words: AlignedWords) -> tuple[Tensor, Tensor]:
+        """States of the text with the closing separator right behind it, (B, D, H), and where they are no padding, (B, D)."""
+        num_words = words.ids.shape[1]
+        if not self.config.joint_embedding or self.config.sep_token_id is None:
+            return states[:, :num_words], words.read
+        columns, lengths = torch.arange(num_words + 1, device=states.device), words.lengths[:, None]
+        source = torch.where(columns < lengths, columns, columns - 1)
+        source = torch.where(columns == lengths, states.shape[1] - 1, source)  # (B, T + 1)
+        return states.gather(1, source[:, :, None].expand(-1, -1, states.shape[-1])), columns <= lengths
+
+    @torch.no_grad()
+    def follow_labels(self, kept_ids: Tensor) -> None:
+        old, kept = self.label_embedding, kept_ids >= 0
+        if old is None:
+            return
+        self.label_embedding = nn.Embedding(
+            len(kept_ids), old.embedding_dim, device=old.weight.device, dtype=old.weight.dtype
+        )
+        self.label_embedding.weight.normal_(std=0.02)
+        self.label_embedding.weight[kept] = old.weight[kept_ids[kept]]
+
+    @classmethod
+    def from_backbone(
+        cls,
+        name_or_path: str,
+        *,
+        tokenizer: Any,
+        num_layers: int | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> "JointModel":
+        """Start from a pretrained encoder of transformers (BERT, DistilBERT, RoBERTa, MiniLM, ELECTRA …).
+
+        Args:
+            name_or_path: Hub id or folder of the encoder.
+            tokenizer: Its tokenizer.
+            num_layers: Keep only the encoder's first layers; None for all.
+            revision: Revision of the encoder on the Hub.
+            token: Hub token.
+            seed: Seed of everything that is new.
+            settings: Fields of the family's config, such as ``num_labels``.
+        """
+        backbone = load_backbone(name_or_path, num_layers, pooler=True, revision=revision, token=token)
+        if len(tokenizer) > backbone.get_input_embeddings().num_embeddings:
+            backbone.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        config_class = cls.config_class
+        config = config_class(**{**config_class.special_tokens(tokenizer), "backbone_config": backbone.config, **settings})
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = cls(config)
+        model.take_backbone(backbone)
+        model.check_tokenizer(tokenizer)
+        return model
+
+    def take_backbone(self, backbone: nn.Module) -> None:
+        """Put a pretrained encoder into the place of the new one."""
+        backbone.pooler = None
+        self.backbone = backbone
+
+
+def _one_way(real: Tensor, num_words: int, dtype: torch.dtype) -> Tensor:
+    """Additive attention mask (B, 1, Q, K): the text sees the text, labels and separator see everything; padding nobody."""
+    # Additive and not boolean, which the library's eager attention would add as 0 and 1.
+    seen = real[:, None, :].expand(-1, real.shape[1], -1).clone()
+    seen[:, :num_words, num_words:] = False
+    return torch.zeros(seen.shape, dtype=dtype, device=real.device).masked_fill(~seen, torch.finfo(dtype).min)[:, None]
+
+
+def _in_input_columns(words: AlignedWords, values: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Put the text's part of some dimensions into the columns of the input; labels and separator stay behind it."""
+    num_words = words.ids.shape[1]
+    for dim in dims:
+        moved = values.movedim(dim, 1)
+        text = words.in_input_columns(moved[:, :num_words])
+        values = torch.cat([text, moved[:, num_words:]], dim=1).movedim(1, dim)
+    return values

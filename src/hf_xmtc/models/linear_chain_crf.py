@@ -1,0 +1,70 @@
+"""`LinearChainCRF`: a conditional random field over a sequence of tags, computed by products of small matrices."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["LinearChainCRF"]
+
+
+class LinearChainCRF(nn.Module):
+    """Scores of tag sequences: emissions, transitions between neighbours, and a first and last tag.
+
+    The sum and the maximum over all sequences are products of one matrix per position, and those of neighbours are multiplied
+    pairwise: log2(L) steps in the place of L. Marginals are the gradient of log Z for the emissions, the best sequence that of
+    the maximum.
+
+    Args:
+        num_tags: Tags G.
+
+    Source: Lafferty et al. (2001); BiLSTM-CRF of Huang et al. (2015), which LACO §4.3 takes for SeqTag.
+    """
+
+    def __init__(self, num_tags: int = 2):
+        super().__init__()
+        self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))
+        self.start, self.end = nn.Parameter(torch.zeros(num_tags)), nn.Parameter(torch.zeros(num_tags))
+
+    def negative_log_likelihood(self, emissions: Tensor, tags: Tensor) -> Tensor:
+        """log Z less the score of the given sequence, of each document, (B,).
+
+        Args:
+            emissions: Score of each tag at each position, (B, L, G).
+            tags: (B, L) int64.
+        """
+        score = emissions.gather(2, tags[:, :, None]).squeeze(-1).sum(dim=1)
+        score = score + self.transitions[tags[:, :-1], tags[:, 1:]].sum(dim=1)
+        return self.log_partition(emissions) - score - self.start[tags[:, 0]] - self.end[tags[:, -1]]
+
+    def log_partition(self, emissions: Tensor) -> Tensor:
+        """log Z: the sum over all sequences, (B,), of emissions (B, L, G)."""
+        return self._over_sequences(emissions, torch.logsumexp)
+
+    def log_marginals(self, emissions: Tensor) -> Tensor:
+        """Log probability of each tag at each position, (B, L, G), without gradient."""
+        marginals = self._gradient(emissions, torch.logsumexp)
+        return marginals.clamp(min=torch.finfo(marginals.dtype).tiny).log()
+
+    def best_tags(self, emissions: Tensor) -> Tensor:
+        """Tags of the sequence with the highest score, (B, L) int64 (Viterbi)."""
+        return self._gradient(emissions, lambda scores, dim: scores.max(dim=dim).values).argmax(dim=-1)
+
+    def _gradient(self, emissions: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
+        with torch.enable_grad():
+            # In full precision: what follows from many small differences.
+            emissions = emissions.detach().float().requires_grad_()
+            total = self._over_sequences(emissions, reduce).sum()
+            return torch.autograd.grad(total, emissions)[0]
+
+    def _over_sequences(self, emissions: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
+        first = self.start + emissions[:, 0]  # (B, G)
+        if emissions.shape[1] == 1:
+            return reduce(first + self.end, dim=-1)
+        steps = self.transitions + emissions[:, 1:, None]  # (B, L - 1, from, to)
+        while steps.shape[1] > 1:
+            odd = steps[:, -1:] if steps.shape[1] % 2 else steps[:, :0]
+            left, right = steps[:, : steps.shape[1] - odd.shape[1] : 2], steps[:, 1::2]
+            steps = torch.cat([reduce(left[..., :, :, None] + right[..., None, :, :], dim=-2), odd], dim=1)
+        ends = first[:, :, None] + steps[:, 0] + self.end  # (B, G, G)
+        return reduce(ends.flatten(1), dim=-1)

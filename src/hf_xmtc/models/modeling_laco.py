@@ -1,0 +1,196 @@
+"""`LACOForXMTC`: text and labels in one encoder, cross attention between them, two auxiliary tasks on label co-occurrence."""
+
+import torch
+from torch import Tensor, nn
+from transformers import initialization as init
+
+from .configuration_laco import LACOConfig
+from .cooccurrence import ConditionalHead, PairHead, clcp_loss, mark_positives, plcp_loss
+from .cooccurrence_sampling import draw_given, draw_pairs, mix_seeds
+from .cross_attention import CrossAttention, CrossAttentionOutput
+from .joint_model import JointModel, JointStates
+from .modeling_xmtc import XMTCOutput
+
+__all__ = ["LACOForXMTC"]
+
+
+class LACOForXMTC(JointModel):
+    """LACO, its ablations and its auxiliary tasks, on any encoder of `JointConfig`.
+
+    Every label is a token behind the text. The cross attention weighs the text's tokens by their nearness to labels, one weight
+    for all labels, and the label head reads the weighted sum. In training PLCP and CLCP ask which labels occur together.
+
+    Source: LACO (Zhang et al., 2021), §3; where the paper is silent as the authors' code, or better as said in `LACOConfig`.
+    """
+
+    config_class = LACOConfig
+
+    def __init__(self, config: LACOConfig):
+        super().__init__(config)
+        width = config.hidden_size
+        self.cross_attention = self.pooler = self.pair_head = self.conditional_head = None
+        if config.cross_attention:
+            self.cross_attention = CrossAttention(
+                config.cross_attention_kernel,
+                config.cross_attention_channels,
+                config.cross_attention_similarity,
+                config.cross_attention_values,
+                masked=config.cross_attention_tokens != "padded",
+            )
+        elif config.classifier_token == "pooler":
+            self.pooler = nn.Linear(width, width)
+        if config.learns_pairs:
+            self.pair_head = PairHead(width, config.auxiliary_units, config.classifier_dropout)
+        if config.learns_conditions:
+            self.conditional_head = ConditionalHead(width, config.auxiliary_units, config.clcp_head == "plain")
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.build_label_scorer(width)
+        self.post_init()
+
+    @property
+    def token_weight_kind(self) -> str | None:
+        return "contribution" if self.cross_attention is not None else None
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Conv2d):
+            init.xavier_uniform_(module.weight)
+            init.zeros_(module.bias)
+        else:
+            super()._init_weights(module)
+
+    def take_backbone(self, backbone: nn.Module) -> None:
+        pretrained = getattr(getattr(backbone, "pooler", None), "dense", None)
+        if self.pooler is not None and pretrained is not None:
+            self.pooler.load_state_dict(pretrained.state_dict())
+        super().take_backbone(backbone)
+
+    def attend(self, states: JointStates) -> CrossAttentionOutput:
+        """The cross attention between a document's tokens and the labels."""
+        labels = self.label_embedding.weight.expand(len(states.document), -1, -1) if states.labels is None else states.labels
+        counted = states.is_word if self.config.cross_attention_tokens == "words" else None
+        return self.cross_attention(states.document, states.read, labels, counted)
+
+    def encode(self, states: JointStates) -> Tensor:
+        """What the label head reads, (B, H): c of equation 2, or the CLS token."""
+        if self.cross_attention is not None:
+            return self.attend(states).features
+        first = states.document[:, 0]
+        return first if self.pooler is None else self.pooler(first).tanh()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        document_seeds: Tensor | None = None,
+        top_k: int | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> XMTCOutput | tuple:
+        """Score the labels of a batch of documents.
+
+        Args:
+            input_ids: Tokens of the texts, (B, T).
+            attention_mask: 1 at tokens, 0 at padding, (B, T).
+            labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
+            document_seeds: One number per document and visit, (B,) int64, that decides what the auxiliary tasks ask in training; by
+                default it is drawn.
+            top_k: Return scores and ids of the best labels instead of logits of all.
+            output_attentions: Return the encoder's attention weights, (B, heads, T + L + 1, T + L + 1) with a joint embedding.
+            output_hidden_states: Return its hidden states, (B, T + L + 1, H): the input's columns, then labels and separator.
+            return_dict: False for a tuple.
+        """
+        output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
+        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        states = self.read_jointly(input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states))
+        features = self.dropout(self.encode(states))
+        output = self.score(features, labels, top_k, hidden_states=states.hidden_states, attentions=states.attentions)
+        if self.training and labels is not None and self.config.auxiliary_task != "none":
+            output["loss"] = output.loss + self._auxiliary_loss(states.labels, labels, document_seeds)
+        return output if return_dict is not False else output.to_tuple()
+
+    def visit_seeds(self, document_seeds: Tensor, epoch: int) -> Tensor:
+        """What `forward` takes as ``document_seeds`` in an epoch, from one number per document, (B,)."""
+        return mix_seeds(document_seeds, epoch if self.config.auxiliary_sampling == "visit" else 0)
+
+    def _auxiliary_loss(self, label_states: Tensor, labels: Tensor, seeds: Tensor | None) -> Tensor:
+        config, loss = self.config, label_states.new_zeros(())
+        positives, marked = mark_positives(labels, config.num_labels)
+        if seeds is None:
+            seeds = torch.randint(2**62, (len(labels),), device=labels.device)
+        pair_weight, condition_weight = config.auxiliary_weights
+        if self.pair_head is not None:
+            pairs = draw_pairs(positives, config.num_labels, seeds, config.plcp_pairs, config.plcp_single_label)
+            loss = loss + pair_weight * plcp_loss(self.pair_head(label_states, pairs.label_ids), pairs)
+        if self.conditional_head is not None:
+            given = draw_given(positives, config.num_labels, seeds, config.clcp_given, config.clcp_given_probability)
+            logits, reduction = self.conditional_head(label_states, given), "sum" if config.literal_equation_7 else "mean"
+            loss = loss + condition_weight * clcp_loss(logits, marked, given, reduction)
+        return loss
+
+    # ---- what a trained model says about its labels ------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def pair_probabilities(self, input_ids: Tensor, attention_mask: Tensor | None, pairs: Tensor) -> Tensor:
+        """How likely each document has both labels of each pair, (B, M), by PLCP.
+
+        Args:
+            input_ids: (B, T).
+            attention_mask: (B, T), or None.
+            pairs: Label ids, (B, M, 2).
+
+        Raises:
+            ValueError: If the model has not learnt PLCP.
+        """
+        self._refuse_without(self.pair_head, "plcp")
+        return _probability(self.pair_head(self.read_jointly(input_ids, attention_mask).labels, pairs))
+
+    @torch.no_grad()
+    def conditional_probabilities(self, input_ids: Tensor, attention_mask: Tensor | None, given: Tensor) -> Tensor:
+        """How likely each document has each label, (B, L), when some of its labels are known, by CLCP.
+
+        Args:
+            input_ids: (B, T).
+            attention_mask: (B, T), or None.
+            given: Label ids that are known, (B, S), padded with -100; at least one per document.
+
+        Raises:
+            ValueError: If the model has not learnt CLCP.
+        """
+        self._refuse_without(self.conditional_head, "clcp")
+        _, marked = mark_positives(given, self.config.num_labels)
+        return _probability(self.conditional_head(self.read_jointly(input_ids, attention_mask).labels, marked))
+
+    def _refuse_without(self, head: nn.Module | None, task: str) -> None:
+        if head is None:
+            raise ValueError(
+                f"The model was trained with auxiliary_task={self.config.auxiliary_task!r} and has not learnt {task}. Train it with "
+                f"auxiliary_task={task!r} or 'both'."
+            )
+
+    @torch.no_grad()
+    def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
+        """What each token adds to the raw logits of chosen labels, (B, S, T): its weight times its value's product with the label.
+
+        With the closing separator, which has no column here, and the bias they add up to the logit.
+        """
+        if self.cross_attention is None:
+            return super().token_weights(input_ids, attention_mask, label_ids)
+        self.label_head.check_label_ids("What weights were asked for", label_ids)
+        states = self.read_jointly(input_ids, attention_mask)
+        found = self.attend(states)
+        rows = self.label_head.linear_head.weight[label_ids.clamp(min=0)] * (label_ids >= 0)[:, :, None]  # (B, S, H)
+        added = (rows @ found.values.mT) * found.weights[:, None]  # (B, S, D)
+        added = added[:, :, : states.words.ids.shape[1]] * states.words.read[:, None]
+        return states.words.in_input_columns(added.mT).mT
+
+
+def _probability(logits: Tensor) -> Tensor:
+    """Of one unit its sigmoid; of two the sigmoid of the unit for yes."""
+    return logits[..., -1].sigmoid()
+
+
+LACOConfig.register_for_auto_class()
+LACOForXMTC.register_for_auto_class("AutoModelForSequenceClassification")

@@ -1,0 +1,76 @@
+"""`SeqTagForXMTC`: text and labels in one encoder, the labels tagged as a sequence."""
+
+from typing import Any
+
+from torch import Tensor
+
+from .configuration_seqtag import SeqTagConfig
+from .joint_model import JointModel
+from .modeling_xmtc import XMTCOutput
+from .sequence_tag_head import SequenceTagHead
+
+__all__ = ["SeqTagForXMTC"]
+
+
+class SeqTagForXMTC(JointModel):
+    """Joint embedding → BiLSTM-CRF over the labels in the order of their ids, which therefore matters.
+
+    Rankings come from the CRF's marginals, predicted sets from its best sequence.
+
+    Source: SeqTag_BERT, a baseline of LACO §4.3.
+    """
+
+    config_class = SeqTagConfig
+
+    def __init__(self, config: SeqTagConfig):
+        super().__init__(config)
+        self.use_label_head(
+            SequenceTagHead(
+                config.hidden_size,
+                lstm_size=config.lstm_hidden_size,
+                dropout=config.classifier_dropout,
+                **self.label_settings(),
+            )
+        )
+        self.post_init()
+
+    def score(self, features: Any, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
+        """As in the base class, with the CRF's loss; ``features`` are the labels' states, (B, L, H)."""
+        loss = self.label_head.loss(features, labels, self.config.loss_reduction) if labels is not None else None
+        if loss is not None and top_k == 0:
+            return XMTCOutput(loss=loss, **extra)
+        output = super().score(features, None, top_k, **extra)
+        if loss is not None:
+            output["loss"] = loss
+        return output
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        top_k: int | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> XMTCOutput | tuple:
+        """Score the labels of a batch of documents.
+
+        Args:
+            input_ids: Tokens of the texts, (B, T).
+            attention_mask: 1 at tokens, 0 at padding, (B, T).
+            labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
+            top_k: Return scores and ids of the best labels instead of logits of all.
+            output_attentions: Return the encoder's attention weights, (B, heads, T + L + 1, T + L + 1).
+            output_hidden_states: Return its hidden states, (B, T + L + 1, H): the input's columns, then labels and separator.
+            return_dict: False for a tuple.
+        """
+        output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
+        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        states = self.read_jointly(input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states))
+        output = self.score(states.labels, labels, top_k, hidden_states=states.hidden_states, attentions=states.attentions)
+        return output if return_dict is not False else output.to_tuple()
+
+
+SeqTagConfig.register_for_auto_class()
+SeqTagForXMTC.register_for_auto_class("AutoModelForSequenceClassification")
