@@ -18,7 +18,7 @@ PREDICTIONS, REFERENCES = [[1, 0], [2, 3]], [[], [5, 3]]
 KWARGS = {
     "xmtc_ranking": {"ks": [1, 2]},
     "xmtc_propensity": {"ks": [1, 2], "label_counts": [4, 3, 2, 1, 0, 0], "num_documents": 9},
-    "xmtc_set": {"num_labels": 6},
+    "xmtc_set": {"num_labels": 6, "label_counts": [4, 3, 2, 1, 0, 0]},
 }
 
 OFFLINE_SCRIPT = """
@@ -101,6 +101,9 @@ def test_ac26_values_are_those_of_the_metrics(load):
     assert load("xmtc_set").compute(predictions=PREDICTIONS, references=REFERENCES, num_labels=6) == set_report(
         PREDICTIONS, REFERENCES, 6
     )
+    ours = load("xmtc_set").compute(predictions=PREDICTIONS, references=REFERENCES, **KWARGS["xmtc_set"])
+    assert ours == set_report(PREDICTIONS, REFERENCES, 6, label_counts=[4, 3, 2, 1, 0, 0])
+    assert {"label_dependency_kl", "num_clipped_pairs", "num_distinct_sets", "macro_f1_group4"} <= set(ours)
     weights = inverse_propensity([4, 3, 2, 1, 0, 0], 9)
     ours = load("xmtc_propensity").compute(predictions=PREDICTIONS, references=REFERENCES, **KWARGS["xmtc_propensity"])
     for k in (1, 2):

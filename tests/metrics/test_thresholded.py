@@ -7,7 +7,16 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import precision_recall_fscore_support
 
-from hf_xmtc.metrics import hamming_loss, per_label_scores, precision_recall_f1, set_report, subset_accuracy
+from hf_xmtc.metrics import (
+    hamming_loss,
+    label_dependency,
+    macro_f1_by_frequency,
+    num_distinct_sets,
+    per_label_scores,
+    precision_recall_f1,
+    set_report,
+    subset_accuracy,
+)
 
 GOLDEN = dict(np.load(Path(__file__).parents[1] / "golden" / "metrics.npz"))
 TARGETS = [np.flatnonzero(row).tolist() for row in GOLDEN["targets"]]
@@ -42,7 +51,28 @@ def test_the_report_holds_all_of_them():
     assert report["hamming_loss"] == pytest.approx(GOLDEN["threshold0.5.hamming_loss"], abs=1e-6)
     assert report["subset_accuracy"] == subset_accuracy(PREDICTED, TARGETS, 40)
     assert report["subset_accuracy"] == pytest.approx(GOLDEN["threshold0.5.subset_accuracy"], abs=1e-6)
+    dependency = label_dependency(PREDICTED, TARGETS, 40)
+    assert report["label_dependency_kl"] == dependency.kl
+    assert report["num_clipped_pairs"] == dependency.num_clipped_pairs > 0
+    assert report["num_distinct_sets"] == num_distinct_sets(PREDICTED) == len(set(map(tuple, PREDICTED)))
     assert report["num_documents"] == 60
+
+
+def test_the_report_has_macro_f1_by_frequency_where_label_counts_are_given():
+    counts = GOLDEN["train_targets"].sum(axis=0)
+    report = set_report(PREDICTED, TARGETS, 40, label_counts=counts)
+    groups = [report.pop(f"macro_f1_group{number}") for number in (1, 2, 3, 4)]
+    assert groups == macro_f1_by_frequency(PREDICTED, TARGETS, counts).tolist()
+    assert np.mean(groups) == pytest.approx(report["macro_f1"])  # 4 × 10 labels
+    assert report == set_report(PREDICTED, TARGETS, 40)
+    few = set_report([[0], [1]], [[0], [1]], 2, label_counts=[5, 3])
+    assert [key for key in few if "group" in key] == ["macro_f1_group1", "macro_f1_group2"]
+
+
+@pytest.mark.parametrize("counts", [[5, 3], [5, 3, 2, 1, 0], 7])
+def test_label_counts_of_another_number_of_labels_are_refused(counts):
+    with pytest.raises(ValueError, match=r"label_counts has the shape .* but num_labels=4"):
+        set_report([[0]], [[0]], 4, label_counts=counts)
 
 
 @pytest.mark.parametrize("average", ["micro", "macro", "samples", "weighted"])
@@ -98,7 +128,7 @@ def test_positives_unknown_to_the_model_count_as_missed_or_are_ignored():
 
 
 def test_values_are_plain_numbers():
-    for key, value in set_report(PREDICTED, TARGETS, 40).items():
+    for key, value in set_report(PREDICTED, TARGETS, 40, label_counts=range(40)).items():
         assert type(value) is (int if key.startswith("num_") else float), key
 
 

@@ -1,5 +1,7 @@
 """Metrics of extreme multi-label classification in numpy: from ids of the best labels and of the positives to numbers."""
 
+from .frequency_groups import label_frequency_groups, macro_f1_by_frequency
+from .label_correlation import LabelDependency, label_dependency, label_dependency_kl, num_distinct_sets
 from .label_sets import LabelSets, LabelSetsLike, label_sets
 from .propensity import PROPENSITY_CONSTANTS, inverse_propensity, psndcg_at_k, psp_at_k
 from .ranking import ndcg_at_k, precision_at_k, r_precision_at_k, recall_at_k
@@ -15,13 +17,19 @@ from .thresholded import (
 
 __all__ = [
     "PROPENSITY_CONSTANTS",
+    "LabelDependency",
     "LabelSets",
     "LabelSetsLike",
     "PerLabelScores",
     "hamming_loss",
     "inverse_propensity",
+    "label_dependency",
+    "label_dependency_kl",
+    "label_frequency_groups",
     "label_sets",
+    "macro_f1_by_frequency",
     "ndcg_at_k",
+    "num_distinct_sets",
     "per_label_scores",
     "precision_at_k",
     "precision_recall_f1",

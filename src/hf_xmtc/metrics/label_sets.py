@@ -8,7 +8,15 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-__all__ = ["LabelSets", "LabelSetsLike", "SupportsCSR", "label_sets", "ranked_labels"]
+__all__ = [
+    "LabelSets",
+    "LabelSetsLike",
+    "SupportsCSR",
+    "check_comparable",
+    "label_sets",
+    "predicted_and_true_sets",
+    "ranked_labels",
+]
 
 _PADDING_IDS = (-1, -100)
 _LARGEST_KEY = 2**62
@@ -123,6 +131,57 @@ def label_sets(value: LabelSetsLike, name: str = "positives") -> LabelSets:
         keys = np.unique(keys)
         rows, label_ids = np.divmod(keys, stride)
     return LabelSets(_starts(np.bincount(rows, minlength=len(sizes))), label_ids)
+
+
+def predicted_and_true_sets(
+    predicted: LabelSetsLike, positives: LabelSetsLike, num_labels: int
+) -> tuple[LabelSets, LabelSets]:
+    """Bring predicted sets and positives into one form and check that they belong together.
+
+    Args:
+        predicted: Predicted label ids, as for `label_sets`.
+        positives: True label ids, likewise; ids ≥ ``num_labels``, of labels that only the evaluation data know, are legal.
+        num_labels: The model's number of labels L.
+
+    Returns:
+        The predicted sets and the positives, one set per document.
+
+    Raises:
+        TypeError: If label ids are not integers.
+        ValueError: If the numbers of documents differ or are 0, or a predicted id is ≥ ``num_labels``.
+    """
+    guess, truth = label_sets(predicted, "predicted"), label_sets(positives, "positives")
+    check_comparable(guess.num_documents, guess.label_ids, truth, num_labels, "predicted")
+    return guess, truth
+
+
+def check_comparable(num_documents: int, label_ids: np.ndarray, truth: LabelSets, num_labels: int, name: str) -> None:
+    """Refuse predictions that cannot belong to these positives and this number of labels.
+
+    Args:
+        num_documents: Number of documents that have predictions.
+        label_ids: Predicted label ids, any shape; negative ones stand for no label.
+        truth: The positives.
+        num_labels: The model's number of labels L.
+        name: What to call the predictions in an error.
+
+    Raises:
+        ValueError: If the numbers of documents differ or are 0, a predicted id is ≥ ``num_labels``, or that is below 1.
+    """
+    if num_labels < 1:
+        raise ValueError(f"num_labels must be at least 1, got {num_labels}.")
+    if num_documents != truth.num_documents:
+        raise ValueError(
+            f"{name} has {num_documents} documents but positives has {truth.num_documents}. Both need one row per "
+            "document, in the same order; a document without labels has an empty row."
+        )
+    if num_documents == 0:
+        raise ValueError(f"No document is left to average over: {name} and positives have 0 documents.")
+    if label_ids.max(initial=-1) >= num_labels:
+        raise ValueError(
+            f"{name} holds the label id {label_ids.max()} but num_labels={num_labels}: a model cannot predict a "
+            "label it does not have. Is num_labels that of another model?"
+        )
 
 
 def ranked_labels(value: np.ndarray | Sequence[Sequence[int]], name: str = "top_labels") -> np.ndarray:

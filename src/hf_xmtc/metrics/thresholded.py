@@ -6,8 +6,12 @@ Everything is counted from flat lists of label ids; no documents × labels table
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from .label_sets import LabelSetsLike, label_sets
+from .frequency_groups import label_frequency_groups, macro_f1_of_groups
+from .label_correlation import label_dependency, num_distinct_sets
+from .label_sets import LabelSetsLike, predicted_and_true_sets
+from .set_counts import count_sets, ratios
 
 __all__ = [
     "PerLabelScores",
@@ -18,8 +22,7 @@ __all__ = [
     "subset_accuracy",
 ]
 
-_AVERAGES = ("micro", "macro", "samples", "weighted")
-_UNDEFINED_CHOICES = ("zero", "skip")
+_NUM_FREQUENCY_GROUPS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,7 @@ def set_report(
     num_labels: int,
     undefined: str = "zero",
     ignore_unseen: bool = False,
+    label_counts: ArrayLike | None = None,
 ) -> dict[str, float | int]:
     """Compute all metrics of predicted label sets.
 
@@ -62,24 +66,44 @@ def set_report(
         num_labels: The model's number of labels L.
         undefined: ``"zero"`` or ``"skip"``.
         ignore_unseen: Drop positives with an id ≥ ``num_labels`` first. By default they count as missed in micro, samples
-            and subset accuracy; macro and Hamming loss are about the ``num_labels`` labels only.
+            and subset accuracy; all else is about the ``num_labels`` labels only.
+        label_counts: Number of training documents that have the label, (L,), for macro F1 by frequency; None leaves it out.
 
     Returns:
-        ``{micro,macro,samples}_{precision,recall,f1}``, ``hamming_loss`` and ``subset_accuracy`` as floats;
-        ``num_documents`` and ``num_undefined_labels``, the labels with neither a positive nor a prediction, as integers.
+        ``{micro,macro,samples}_{precision,recall,f1}``, ``hamming_loss``, ``subset_accuracy`` and ``label_dependency_kl`` (see
+        `label_dependency_kl`) as floats; ``num_clipped_pairs``, the pairs in it that are never predicted,
+        ``num_distinct_sets``, ``num_documents`` and ``num_undefined_labels``, the labels with neither a positive nor a
+        prediction, as integers. With ``label_counts`` also ``macro_f1_group1``, the most frequent quarter of the labels, to
+        ``macro_f1_group4``; fewer than four labels make as many groups.
 
     Raises:
         TypeError: If label ids are not integers.
-        ValueError: If the numbers of documents differ or are 0, a predicted id is ≥ ``num_labels``, or nothing is defined.
+        ValueError: If the numbers of documents differ or are 0, a predicted id is ≥ ``num_labels``, nothing is defined, or
+            ``label_counts`` is not a count for each label.
     """
-    counts = _count(predicted, positives, num_labels, ignore_unseen)
+    guess, truth = predicted_and_true_sets(predicted, positives, num_labels)
+    counts = count_sets(guess, truth, num_labels, ignore_unseen)
     report: dict[str, float | int] = {}
     for average in ("micro", "macro", "samples"):
-        for name, value in zip(("precision", "recall", "f1"), _averaged(counts, average, undefined), strict=True):
+        for name, value in zip(("precision", "recall", "f1"), counts.averaged(average, undefined), strict=True):
             report[f"{average}_{name}"] = value
-    report["hamming_loss"] = _hamming_loss(counts)
-    report["subset_accuracy"] = _subset_accuracy(counts)
-    report["num_documents"] = len(counts.document_hits)
+    if label_counts is not None:
+        if np.shape(label_counts) != (num_labels,):
+            raise ValueError(
+                f"label_counts has the shape {np.shape(label_counts)} but num_labels={num_labels}: one count is needed for "
+                "each of the model's labels. Count the training documents that have the label."
+            )
+        # With fewer labels than groups the last groups would be empty and are left out.
+        groups = label_frequency_groups(label_counts, min(_NUM_FREQUENCY_GROUPS, num_labels))
+        for number, value in enumerate(macro_f1_of_groups(counts, groups, undefined), start=1):
+            report[f"macro_f1_group{number}"] = float(value)
+    report["hamming_loss"] = counts.hamming_loss()
+    report["subset_accuracy"] = counts.subset_accuracy()
+    dependency = label_dependency(guess, truth, num_labels)
+    report["label_dependency_kl"] = dependency.kl
+    report["num_clipped_pairs"] = dependency.num_clipped_pairs
+    report["num_distinct_sets"] = num_distinct_sets(guess)
+    report["num_documents"] = truth.num_documents
     report["num_undefined_labels"] = int((counts.label_predicted + counts.label_positives == 0).sum())
     return report
 
@@ -107,7 +131,7 @@ def precision_recall_f1(
 
     Source: LACO (Zhang et al., 2021), section 4.2; the definitions of scikit-learn's ``precision_recall_fscore_support``.
     """
-    return _averaged(_count(predicted, positives, num_labels), average, undefined)
+    return count_sets(predicted, positives, num_labels).averaged(average, undefined)
 
 
 def per_label_scores(predicted: LabelSetsLike, positives: LabelSetsLike, num_labels: int) -> PerLabelScores:
@@ -125,8 +149,8 @@ def per_label_scores(predicted: LabelSetsLike, positives: LabelSetsLike, num_lab
         TypeError: If label ids are not integers.
         ValueError: If the numbers of documents differ or are 0, or a predicted id is ≥ ``num_labels``.
     """
-    counts = _count(predicted, positives, num_labels)
-    precision, recall, f1 = _ratios(counts.label_hits, counts.label_predicted, counts.label_positives)
+    counts = count_sets(predicted, positives, num_labels)
+    precision, recall, f1 = ratios(counts.label_hits, counts.label_predicted, counts.label_positives)
     return PerLabelScores(
         precision=np.nan_to_num(precision),
         recall=np.nan_to_num(recall),
@@ -151,7 +175,7 @@ def hamming_loss(predicted: LabelSetsLike, positives: LabelSetsLike, num_labels:
         TypeError: If label ids are not integers.
         ValueError: If the numbers of documents differ or are 0, or a predicted id is ≥ ``num_labels``.
     """
-    return _hamming_loss(_count(predicted, positives, num_labels))
+    return count_sets(predicted, positives, num_labels).hamming_loss()
 
 
 def subset_accuracy(predicted: LabelSetsLike, positives: LabelSetsLike, num_labels: int) -> float:
@@ -169,97 +193,4 @@ def subset_accuracy(predicted: LabelSetsLike, positives: LabelSetsLike, num_labe
         TypeError: If label ids are not integers.
         ValueError: If the numbers of documents differ or are 0, or a predicted id is ≥ ``num_labels``.
     """
-    return _subset_accuracy(_count(predicted, positives, num_labels))
-
-
-@dataclass(frozen=True, eq=False)
-class _SetCounts:
-    """Hits, predictions and positives of each label, (L,), and of each document, (N,)."""
-
-    label_hits: np.ndarray
-    label_predicted: np.ndarray
-    label_positives: np.ndarray
-    document_hits: np.ndarray
-    document_predicted: np.ndarray
-    document_positives: np.ndarray
-
-
-def _count(predicted: LabelSetsLike, positives: LabelSetsLike, num_labels: int, ignore_unseen: bool = False) -> _SetCounts:
-    if num_labels < 1:
-        raise ValueError(f"num_labels must be at least 1, got {num_labels}.")
-    guess, truth = label_sets(predicted, "predicted"), label_sets(positives, "positives")
-    if guess.num_documents != truth.num_documents:
-        raise ValueError(
-            f"predicted has {guess.num_documents} documents but positives has {truth.num_documents}. Both need one row per "
-            "document, in the same order; a document without labels has an empty row."
-        )
-    if truth.num_documents == 0:
-        raise ValueError("No document is left to average over: predicted and positives have 0 documents.")
-    if guess.label_ids.max(initial=-1) >= num_labels:
-        raise ValueError(
-            f"predicted holds the label id {guess.label_ids.max()} but num_labels={num_labels}: a model cannot predict a "
-            "label it does not have. Is num_labels that of another model?"
-        )
-    known = truth.below(num_labels)
-    if ignore_unseen:
-        truth = known
-    hit = truth.positions(guess.rows, guess.label_ids) >= 0
-    return _SetCounts(
-        label_hits=np.bincount(guess.label_ids[hit], minlength=num_labels),
-        label_predicted=np.bincount(guess.label_ids, minlength=num_labels),
-        label_positives=np.bincount(known.label_ids, minlength=num_labels),
-        document_hits=np.bincount(guess.rows[hit], minlength=truth.num_documents),
-        document_predicted=guess.sizes,
-        document_positives=truth.sizes,
-    )
-
-
-def _ratios(hits: np.ndarray, predicted: np.ndarray, positives: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Precision, recall and F1, element by element, with NaN where undefined."""
-
-    def divided(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-        ratio = np.full(np.shape(denominator), np.nan)
-        return np.divide(numerator, denominator, out=ratio, where=denominator > 0)
-
-    return divided(hits, predicted), divided(hits, positives), divided(2 * hits, predicted + positives)
-
-
-def _averaged(counts: _SetCounts, average: str, undefined: str) -> tuple[float, float, float]:
-    if average not in _AVERAGES:
-        raise ValueError(f"average must be one of {_AVERAGES}, got {average!r}.")
-    if undefined not in _UNDEFINED_CHOICES:
-        raise ValueError(f"undefined must be one of {_UNDEFINED_CHOICES}, got {undefined!r}.")
-    documents = (counts.document_hits, counts.document_predicted, counts.document_positives)
-    labels = (counts.label_hits, counts.label_predicted, counts.label_positives)
-    if average == "micro":
-        precision, recall, f1 = (np.nan_to_num(ratio) for ratio in _ratios(*(part.sum() for part in documents)))
-        return float(precision), float(recall), float(f1)
-    ratios = _ratios(*(documents if average == "samples" else labels))
-    if average == "weighted":
-        weights = counts.label_positives / max(int(counts.label_positives.sum()), 1)
-        precision, recall, f1 = (float(np.nan_to_num(ratio) @ weights) for ratio in ratios)
-    else:
-        precision, recall, f1 = (_mean(ratio, average, undefined) for ratio in ratios)
-    return precision, recall, f1
-
-
-def _mean(ratios: np.ndarray, average: str, undefined: str) -> float:
-    if undefined == "zero":
-        return float(np.nan_to_num(ratios).mean())
-    defined = ratios[~np.isnan(ratios)]
-    if len(defined) == 0:
-        raise ValueError(
-            f"A {average} ratio is undefined for all {len(ratios)} labels or documents, for example because nothing was "
-            "predicted, and undefined='skip' leaves none. undefined='zero' counts them as 0."
-        )
-    return float(defined.mean())
-
-
-def _hamming_loss(counts: _SetCounts) -> float:
-    wrong = counts.label_predicted.sum() + counts.label_positives.sum() - 2 * counts.label_hits.sum()
-    return float(wrong / (len(counts.document_hits) * len(counts.label_hits)))
-
-
-def _subset_accuracy(counts: _SetCounts) -> float:
-    right = (counts.document_hits == counts.document_predicted) & (counts.document_hits == counts.document_positives)
-    return float(right.mean())
+    return count_sets(predicted, positives, num_labels).subset_accuracy()

@@ -1,4 +1,6 @@
-"""Precision, recall, F1, Hamming loss and subset accuracy of predicted label sets, as an `evaluate` module."""
+"""Precision, recall, F1, Hamming loss and label dependency of predicted label sets, as an `evaluate` module."""
+
+from collections.abc import Sequence
 
 import datasets
 import evaluate
@@ -8,7 +10,8 @@ from hf_xmtc.metrics import set_report
 
 _DESCRIPTION = """\
 Metrics of predicted label sets, such as all labels with a score above a threshold: micro, macro and per-document precision,
-recall and F1, Hamming loss and subset accuracy, for any number of labels.
+recall and F1, macro F1 of frequent and of rare labels, Hamming loss, subset accuracy, the divergence of the dependencies
+between labels and the number of distinct sets, for any number of labels.
 """
 
 _KWARGS_DESCRIPTION = """
@@ -19,9 +22,12 @@ Args:
     undefined: Labels and documents whose ratio is undefined: "zero" (default) counts them as 0 in the macro and samples
         means, "skip" leaves them out.
     ignore_unseen: Drop references with an id >= num_labels; by default they count as missed.
+    label_counts: Number of training documents that have the label, one for each of the num_labels labels.
 Returns:
-    "{micro,macro,samples}_{precision,recall,f1}", "hamming_loss", "subset_accuracy", and the counts "num_documents" and
-    "num_undefined_labels" (labels with neither a reference nor a prediction).
+    "{micro,macro,samples}_{precision,recall,f1}", "hamming_loss", "subset_accuracy", "label_dependency_kl", and the counts
+    "num_clipped_pairs" (pairs of labels in the references that are never predicted), "num_distinct_sets", "num_documents"
+    and "num_undefined_labels" (labels with neither a reference nor a prediction). With label_counts also "macro_f1_group1"
+    (the most frequent quarter of the labels) to "macro_f1_group4"; fewer than four labels make as many groups.
 Examples:
     >>> import evaluate
     >>> from hf_xmtc.evaluate_modules import module_path
@@ -29,6 +35,8 @@ Examples:
     >>> result = metric.compute(predictions=[[0, 1], [2]], references=[[0], [2]], num_labels=4)
     >>> result["micro_f1"], result["macro_f1"], result["hamming_loss"]
     (0.8, 0.5, 0.125)
+    >>> result["label_dependency_kl"], result["num_distinct_sets"]
+    (0.0, 2)
 """
 
 _CITATION = """\
@@ -39,6 +47,12 @@ _CITATION = """\
   volume = {12},
   pages = {2825--2830},
   year = {2011}
+}
+@inproceedings{zhang-etal-2021-laco,
+  title = {Enhancing Label Correlation Feedback in Multi-Label Text Classification via Multi-Task Learning},
+  author = {Zhang, Ximing and Zhang, Qian-Wen and Yan, Zhao and Liu, Ruifang and Cao, Yunbo},
+  booktitle = {Findings of the Association for Computational Linguistics: ACL-IJCNLP 2021},
+  year = {2021}
 }
 """
 
@@ -67,5 +81,13 @@ class XMTCSet(LabelIdInputs, evaluate.Metric):
         num_labels: int,
         undefined: str = "zero",
         ignore_unseen: bool = False,
+        label_counts: Sequence[int] | None = None,
     ) -> dict[str, float | int]:
-        return set_report(predictions, references, num_labels, undefined=undefined, ignore_unseen=ignore_unseen)
+        return set_report(
+            predictions,
+            references,
+            num_labels,
+            undefined=undefined,
+            ignore_unseen=ignore_unseen,
+            label_counts=label_counts,
+        )
