@@ -14,6 +14,7 @@ from .thresholded import (
     set_report,
     subset_accuracy,
 )
+from .thresholds import best_threshold, best_thresholds_per_label
 
 __all__ = [
     "PROPENSITY_CONSTANTS",
@@ -21,6 +22,8 @@ __all__ = [
     "LabelSets",
     "LabelSetsLike",
     "PerLabelScores",
+    "best_threshold",
+    "best_thresholds_per_label",
     "hamming_loss",
     "inverse_propensity",
     "label_dependency",
