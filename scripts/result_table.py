@@ -144,6 +144,8 @@ def _cells(columns: Mapping[str, Spread]) -> dict[str, str]:
 def _make_best_bold(cells: dict[str, dict[str, str]], column: str) -> None:
     """By the means as they are shown, so that rows that look equal are both bold."""
     means = {name: float(of_row[column].split()[0]) for name, of_row in cells.items() if column in of_row}
+    if column in METRICS and len(means) < sum(bool(of_row) for of_row in cells.values()):
+        return  # the best may be one that was not measured
     best = (min if column in (SECONDS, MEMORY, PARAMETERS) else max)(means.values(), default=None)
     for name, mean in means.items():
         if mean == best:

@@ -37,10 +37,50 @@ def test_a_recipe_file_sets_defaults_and_the_command_line_wins(write):
 
 
 def test_a_recipe_can_be_json_and_hold_overrides_as_an_object(write):
-    path = write(json.dumps({"seed": 3, "config_overrides": {"hidden_size": 8, "layer_norm": "none"}}), "recipe.json")
+    path = write(
+        json.dumps({"dataset": "demo", "seed": 3, "config_overrides": {"hidden_size": 8, "layer_norm": "none"}}),
+        "recipe.json",
+    )
     recipe = parse_recipe(["--config", path])
     assert recipe.training.seed == 3
     assert recipe.model.config_settings()["hidden_size"] == 8
+
+
+def test_overrides_on_the_command_line_are_added_to_those_of_the_recipe(write):
+    path = write(
+        json.dumps({"dataset": "demo", "config_overrides": {"hidden_size": 8, "layer_norm": "none"}}), "recipe.json"
+    )
+    arguments = [
+        "--config",
+        path,
+        "--config_overrides",
+        "hidden_size=12,hidden_act=relu",
+        '--config_overrides={"pooler": true}',
+    ]
+    found = parse_recipe(arguments).model.config_settings()
+    wanted = {"hidden_size": 12, "layer_norm": "none", "hidden_act": "relu", "pooler": True}
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_a_recipe_without_a_data_set_is_not_one_of_the_demo_data(write):
+    path = write("seed: 3\n")
+    with pytest.raises(ValueError, match="names no data set, and neither does the command line. Add --dataset"):
+        parse_recipe(["--config", path])
+    assert parse_recipe(["--config", path, "--dataset", "demo"]).data.dataset == "demo"
+    assert parse_recipe([]).data.dataset == "demo"
+
+
+def test_families_have_cornet_as_is_usual_for_them():
+    found = {
+        name: parse_recipe(["--model_family", name]).model.cornet_num_blocks
+        for name in ("bertxml", "xmlcnn", "laco", "seqtag")
+    }
+    assert found == {"bertxml": 2, "xmlcnn": 2, "laco": 0, "seqtag": 0}
+
+
+def test_layers_of_a_backbone_that_was_not_named_are_refused():
+    with pytest.raises(ValueError, match="backbone_num_layers=3, but no backbone was named"):
+        parse_recipe(["--backbone_num_layers", "3"]).model.check()
 
 
 @pytest.mark.parametrize(

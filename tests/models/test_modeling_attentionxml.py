@@ -112,6 +112,18 @@ def test_attention_of_padding_is_nothing_and_of_unknown_labels_refused():
             model(ids, attention_labels=torch.tensor([[wrong]]), output_attentions=True)
 
 
+@pytest.mark.parametrize(
+    ("labels", "shape"), [(torch.tensor([1, 2]), r"\(2,\)"), ([[1], [2]], "list"), (torch.tensor([[1]]), r"\(1, 1\)")]
+)
+def test_labels_whose_attention_is_wanted_have_a_row_for_each_document(labels, shape):
+    golden, settings = load_golden("attentionxml")
+    model, ids = authors_model(golden, settings), golden["input_ids"][:2]
+    with pytest.raises(ValueError, match=rf"one row per document, \(2, S\); got {shape}"):
+        model(ids, output_attentions=True, attention_labels=labels)
+    with pytest.raises(ValueError, match="without output_attentions=True"):
+        model(ids, attention_labels=torch.tensor([[1], [2]]))
+
+
 def test_attention_of_all_labels_is_refused():
     golden, settings = load_golden("attentionxml")
     with pytest.raises(ValueError, match="attention of all 23 labels .*attention_labels=.*or give top_k"):

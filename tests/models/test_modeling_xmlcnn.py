@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import conv1d
 
-from hf_xmtc import XMLCNNConfig, XMLCNNForXMTC, train_word_tokenizer
+from hf_xmtc import XMLCNNConfig, XMLCNNForXMTC, add_cls_tokens, train_word_tokenizer
 from hf_xmtc.models.modeling_xmlcnn import pool_documents
 from models.families import LONG, SHORT, make_batch
 from models.golden import assert_close, assert_gradients_close, load_golden, stored_parameters
@@ -202,3 +202,5 @@ def test_a_tokenizer_that_pads_with_another_id_is_refused():
     XMLCNNForXMTC(XMLCNNConfig(**TINY)).check_tokenizer(tokenizer)
     with pytest.raises(ValueError, match="pads with id 0 but the model takes 3 for padding"):
         XMLCNNForXMTC(XMLCNNConfig(**TINY, pad_token_id=3)).check_tokenizer(tokenizer)
+    with pytest.raises(ValueError, match="puts 2 tokens around every text, which XMLCNNForXMTC would read as words"):
+        XMLCNNForXMTC(XMLCNNConfig(**TINY)).check_tokenizer(add_cls_tokens(tokenizer, 2, max_length=20))

@@ -59,6 +59,14 @@ def test_rows_that_look_equal_are_both_bold():
     assert cells(text, "A")[1] == cells(text, "B")[1] == "**50.00**"
 
 
+def test_nothing_is_bold_in_a_column_that_some_rows_lack():
+    without = result(1, 0.4)
+    del without["metrics"]["test"]["PSP@1"]
+    text = markdown("T", [row("a", [result(1, 0.5)]), row("b", [without])])
+    place = [cell.strip() for cell in text.splitlines()[2].split("|")].index("PSP@1") - 1
+    assert cells(text, "A")[place] == "50.00" and cells(text, "A")[1] == "**50.00**"
+
+
 def test_missing_and_skipped_runs_are_said():
     rows = [
         row("a", [result(1, 0.5)], num_wanted=3),

@@ -136,6 +136,11 @@ def test_numbers_too_large_give_no_numpy_warning(tmp_path, tokenizer):
         load_word_vectors(write(tmp_path, "the 1 2\nbread 1 1e99\n"), tokenizer)
 
 
+def test_a_file_that_is_not_there_is_said_by_its_option(tmp_path, tokenizer):
+    with pytest.raises(FileNotFoundError, match="no file of word vectors .*none.txt. Give a GloVe or word2vec text file"):
+        load_word_vectors(tmp_path / "none.txt", tokenizer)
+
+
 def test_coverage_is_reported(tmp_path, tokenizer, monkeypatch):
     messages = []
     logger = logging.getLogger("hf_xmtc.tokenization.word_vectors")

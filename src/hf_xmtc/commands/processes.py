@@ -39,8 +39,9 @@ def set_up_process(args: TrainingArguments) -> None:
     """
     logging.basicConfig(format="%(message)s", level=logging.INFO if args.should_log else logging.WARNING)
     refuse_unjoined_processes(args)
-    if args.device.type == "cpu":
-        # `accelerate launch` gives every process one thread, which leaves most of the machine idle.
+    launched = "LOCAL_WORLD_SIZE" in os.environ or "ACCELERATE_MIXED_PRECISION" in os.environ
+    if args.device.type == "cpu" and (launched or "OMP_NUM_THREADS" not in os.environ):
+        # `accelerate launch` gives every process one thread, which leaves most of the machine idle; without it the number is the user's.
         torch.set_num_threads(max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
     if not args.should_log:
         import datasets  # not at the top: prediction uses this file too, and does without

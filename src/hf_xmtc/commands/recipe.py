@@ -13,7 +13,7 @@ from transformers import HfArgumentParser
 
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 
-from .families import family_named
+from .families import FAMILIES, family_named
 
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
 
@@ -73,13 +73,16 @@ RECORDED = (
 class ModelArguments:
     """Which model to train."""
 
-    model_family: str = field(default="bertxml", metadata={"help": "Model family."})
+    model_family: str = field(default="bertxml", metadata={"help": f"Model family: {', '.join(sorted(FAMILIES))}."})
     backbone: str | None = field(
         default=None,
         metadata={"help": "Pretrained encoder (Hub id or folder); without it the family's own encoder is trained."},
     )
     backbone_revision: str | None = field(default=None, metadata={"help": "Revision of the encoder on the Hub."})
-    cornet_num_blocks: int = field(default=2, metadata={"help": "CorNet blocks, 0 for none."})
+    backbone_num_layers: int | None = field(default=None, metadata={"help": "Keep only the encoder's first layers."})
+    cornet_num_blocks: int | None = field(
+        default=None, metadata={"help": "CorNet blocks, 0 for none; by default 2, and 0 for LACO and SeqTag."}
+    )
     cornet_context_size: int = field(default=1000, metadata={"help": "Width of a CorNet block."})
     num_cls_tokens: int = field(default=5, metadata={"help": "CLS tokens in front of every text."})
     label_bias_from_frequency: bool = field(
@@ -87,8 +90,15 @@ class ModelArguments:
     )
     config_overrides: str | None = field(
         default=None,
-        metadata={"help": 'Other fields of the family\'s config: "hidden_size=300,layer_norm=none" or a JSON object.'},
+        metadata={
+            "help": 'Other fields of the family\'s config: "hidden_size=300,layer_norm=none" or a JSON object. They are added to those of '
+            "the recipe; the option may be given several times."
+        },
     )
+
+    def __post_init__(self):
+        if self.cornet_num_blocks is None and self.model_family in FAMILIES:
+            self.cornet_num_blocks = FAMILIES[self.model_family][0].cornet_num_blocks
 
     def check(self) -> None:
         """Refuse what the chosen family has no place for.
@@ -96,11 +106,14 @@ class ModelArguments:
         Raises:
             ValueError: If there is no such family, or it takes no backbone or no CLS tokens and they were asked for.
         """
-        _, model_class = family_named(self.model_family)
-        if self.backbone and not hasattr(model_class, "from_backbone"):
+        if self.backbone and not self.takes_backbone:
             raise ValueError(
                 f"backbone={self.backbone!r}, but a model of the family {self.model_family} reads words through an embedding of its own "
                 "and has no place for a pretrained encoder. Leave backbone out, or use --model_family bertxml."
+            )
+        if self.backbone_num_layers is not None and not self.backbone:
+            raise ValueError(
+                f"backbone_num_layers={self.backbone_num_layers}, but no backbone was named. Add --backbone FOLDER_OR_HUB_ID, or leave it out."
             )
         if not self.reads_cls_tokens and self.num_cls_tokens not in (0, type(self).num_cls_tokens):
             raise ValueError(
@@ -112,6 +125,11 @@ class ModelArguments:
         """Whether the family's documents begin with CLS tokens."""
         config_class, _ = family_named(self.model_family)
         return "num_cls_tokens" in _field_names(config_class)
+
+    @property
+    def takes_backbone(self) -> bool:
+        """Whether the family has a place for a pretrained encoder."""
+        return hasattr(family_named(self.model_family)[1], "from_backbone")
 
     def config_settings(self) -> dict[str, Any]:
         """Fields for the family's config.
@@ -253,15 +271,26 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
     defaults = {"output_dir": DEFAULT_OUTPUT_DIR, "use_cpu": not accelerator, "dataloader_pin_memory": accelerator}
     # What this command does in any case; transformers' defaults would make a False that somebody gives look like none.
     defaults.update(do_train=True, do_eval=True, do_predict=True)
-    path = _config_path(argv)
+    path = next(iter(_values_of("--config", argv)), None)
     if path is not None:
         known = {action.dest for action in parser._actions} - {"help", "config"}
         defaults.update(_read_recipe_file(path, known))
     parser.set_defaults(**defaults)
     chosen, unknown = parser.parse_known_args(argv)
+    if overrides := _values_of("--config_overrides", argv):
+        # Field by field, so that one of them does not undo what the recipe says of the others.
+        merged = _read_overrides(defaults.get("config_overrides"))
+        for text in overrides:
+            merged = {**merged, **_read_overrides(text)}
+        chosen.config_overrides = merged
     if unknown:
         raise ValueError(f"hf-xmtc train does not know {' '.join(unknown)}; see hf-xmtc train --help.")
     _refuse_idle_options(chosen)
+    if path is not None and "dataset" not in defaults and not _values_of("--dataset", argv):
+        raise ValueError(
+            f"{path} names no data set, and neither does the command line. Add --dataset FOLDER_OR_HUB_ID, or --dataset demo for the "
+            "shipped one."
+        )
     return Recipe(*parser.parse_dict(vars(chosen), allow_extra_keys=True))
 
 
@@ -283,13 +312,15 @@ def _refuse_idle_options(chosen: argparse.Namespace) -> None:
             raise ValueError(f"{name}={value} cannot be used here. {reason} Leave the option out.")
 
 
-def _config_path(argv: list[str]) -> str | None:
+def _values_of(option: str, argv: list[str]) -> list[str]:
+    """All values that the command line gives to an option, in order."""
+    values = []
     for position, argument in enumerate(argv):
-        if argument.startswith("--config="):
-            return argument.partition("=")[2]
-        if argument == "--config" and position + 1 < len(argv):
-            return argv[position + 1]
-    return None
+        if argument.startswith(f"{option}="):
+            values.append(argument.partition("=")[2])
+        elif argument == option and position + 1 < len(argv):
+            values.append(argv[position + 1])
+    return values
 
 
 def _read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:

@@ -27,8 +27,9 @@ from hf_xmtc.data import (
     tokenize_dataset,
 )
 from hf_xmtc.hub import card_from_folder, push_folder
+from hf_xmtc.models.backbones import pretrained_config
 from hf_xmtc.models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
-from hf_xmtc.tokenization import add_cls_tokens, load_word_vectors, read_vector_words, train_word_tokenizer
+from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
 from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments, estimate_memory, initialize_label_bias, plot_training_curve
 from hf_xmtc.training.label_sharding import num_parameters
 
@@ -214,14 +215,19 @@ def _build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFa
     max_length = recipe.data.max_length_tokens
     if recipe.model.backbone:
         tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
-        return add_cls_tokens(tokenizer, recipe.model.num_cls_tokens, max_length=max_length)
+        if recipe.model.reads_cls_tokens:
+            return add_cls_tokens(tokenizer, recipe.model.num_cls_tokens, max_length=max_length)
+        check_max_length(tokenizer, max_length)
+        tokenizer.model_max_length = max_length
+        return tokenizer
     vectors = recipe.data.word_vectors
     return train_word_tokenizer(
         data["train"]["text"],
         vocab_size=recipe.data.vocab_size,
         min_document_frequency=recipe.data.min_document_frequency,
         max_length=max_length,
-        num_cls_tokens=recipe.model.num_cls_tokens if recipe.model.reads_cls_tokens else 0,
+        # A family with an encoder of transformers reads one, as a pretrained tokenizer would have it.
+        num_cls_tokens=recipe.model.num_cls_tokens if recipe.model.reads_cls_tokens else int(recipe.model.takes_backbone),
         word_splitting=recipe.data.word_splitting,
         frequent_first=read_vector_words(vectors) if vectors else None,
     )
@@ -260,13 +266,20 @@ def _build_model(
 
 
 def _model_on_backbone(model_class, recipe: Recipe, settings: dict, tokenizer, on_meta: bool) -> XMTCPreTrainedModel:
-    name, revision = recipe.model.backbone, recipe.model.backbone_revision
+    chosen = recipe.model
     if not on_meta:
-        return model_class.from_backbone(name, tokenizer=tokenizer, revision=revision, seed=recipe.training.seed, **settings)
-    backbone_config = transformers.AutoConfig.from_pretrained(name, revision=revision)
+        return model_class.from_backbone(
+            chosen.backbone,
+            tokenizer=tokenizer,
+            num_layers=chosen.backbone_num_layers,
+            revision=chosen.backbone_revision,
+            seed=recipe.training.seed,
+            **settings,
+        )
+    backbone_config = pretrained_config(chosen.backbone, chosen.backbone_num_layers, revision=chosen.backbone_revision)
     backbone_config.vocab_size = len(tokenizer)
     with torch.device("meta"):
-        return model_class(model_class.config_class(backbone_config=backbone_config, **settings))
+        return model_class(model_class.config_class.for_backbone(backbone_config, tokenizer, **settings))
 
 
 def _evaluate(trainer: XMTCTrainer, tokenized: DatasetDict) -> tuple[dict[str, dict], dict[str, PredictionOutput]]:

@@ -138,6 +138,11 @@ class BertXMLConfig(XMTCConfig):
         return cls(**{**derived, **settings})
 
     @classmethod
+    def for_backbone(cls, backbone_config: PreTrainedConfig, tokenizer: Any, **settings: Any) -> "BertXMLConfig":
+        """Settings for a pretrained encoder; the number of CLS tokens is among them, the tokenizer says nothing more."""
+        return cls(backbone_config=backbone_config, **settings)
+
+    @classmethod
     def reproduction(cls, **settings: Any) -> "BertXMLConfig":
         """The numerics of the CorNet authors' code: no layer norm, ReLU, a pooler between two ELUs, CLS-only last layer.
 

@@ -91,6 +91,11 @@ class JointConfig(XMTCConfig):
         settings["backbone_config"] = {**backbone, **(settings.get("backbone_config") or {})}
         return cls(**{**cls.special_tokens(tokenizer), **settings})
 
+    @classmethod
+    def for_backbone(cls, backbone_config: PreTrainedConfig, tokenizer: Any, **settings: Any) -> "JointConfig":
+        """Settings for a pretrained encoder and its tokenizer; ``settings`` win over what the tokenizer says."""
+        return cls(**{**cls.special_tokens(tokenizer), "backbone_config": backbone_config, **settings})
+
     @staticmethod
     def special_tokens(tokenizer: Any) -> dict[str, int | None]:
         """Ids of the tokens that a tokenizer puts around a text."""

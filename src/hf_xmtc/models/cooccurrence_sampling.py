@@ -11,7 +11,7 @@ from torch import Tensor
 __all__ = ["LabelPairs", "draw_given", "draw_pairs", "mix_seeds", "uniform_numbers"]
 
 # SplitMix64 (Steele, Lea and Flood, 2014), in the signed integers that torch has.
-_STEP = 0x9E3779B97F4A7C15 - 2**64
+_UNSIGNED_STEP = 0x9E3779B97F4A7C15
 _FACTORS = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64))
 
 
@@ -31,13 +31,13 @@ class LabelPairs(NamedTuple):
 
 def mix_seeds(seeds: Tensor, number: int) -> Tensor:
     """Seeds (B,) int64 made of seeds and a number, such as that of the epoch."""
-    return _scrambled(_scrambled(seeds) + (number + 1) * _STEP)
+    return _scrambled(_scrambled(seeds) + _signed((number + 1) * _UNSIGNED_STEP))
 
 
 def uniform_numbers(seeds: Tensor, count: int, stream: int = 0) -> Tensor:
     """Numbers in [0, 1), (B, count), that depend on the seeds (B,) and the stream alone."""
     places = torch.arange(1, count + 1, device=seeds.device)
-    numbers = _scrambled(mix_seeds(seeds, stream)[:, None] + places * _STEP)
+    numbers = _scrambled(mix_seeds(seeds, stream)[:, None] + places * _signed(_UNSIGNED_STEP))
     return _shifted(numbers, 40).float() / 2**24
 
 
@@ -73,7 +73,7 @@ def draw_pairs(
     away = _index(number[2], others)
     for turn in range(2):
         place = away if turn == 0 else (away + 1 + _index(number[3], others - 1)) % others.clamp(min=1)
-        relevant, irrelevant = _take(ordered, _index(number[4 + turn], count)), _not_among(ordered, place)
+        relevant, irrelevant = _take(ordered, _index(number[4 + turn], count)), _not_among(ordered, place, num_labels)
         flipped = number[6 + turn] < 0.5
         pair = torch.stack([relevant, irrelevant], dim=1)
         pairs.append(torch.where(flipped[:, None], pair.flip(1), pair))
@@ -137,17 +137,22 @@ def _take(ordered: Tensor, place: Tensor) -> Tensor:
     return ordered.gather(1, place[:, None].clamp(max=ordered.shape[1] - 1)).squeeze(1)
 
 
-def _not_among(ordered: Tensor, place: Tensor) -> Tensor:
+def _not_among(ordered: Tensor, place: Tensor, num_labels: int) -> Tensor:
     """The label at a place among those that a document does not have."""
     # Before the irrelevant label of place r stand all positives q_i with q_i - i <= r.
     before = ordered - torch.arange(ordered.shape[1], device=ordered.device) <= place[:, None]
-    return place + before.sum(dim=1)
+    return place + (before & (ordered < num_labels)).sum(dim=1)
 
 
 def _scrambled(numbers: Tensor) -> Tensor:
     for shift, factor in _FACTORS:
         numbers = (numbers ^ _shifted(numbers, shift)) * factor
     return numbers ^ _shifted(numbers, 31)
+
+
+def _signed(number: int) -> int:
+    """The signed integer of 64 bits that a number wraps around to."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _shifted(numbers: Tensor, bits: int) -> Tensor:

@@ -196,8 +196,7 @@ class JointModel(XMTCPreTrainedModel):
         backbone = load_backbone(name_or_path, num_layers, pooler=True, revision=revision, token=token)
         if len(tokenizer) > backbone.get_input_embeddings().num_embeddings:
             backbone.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-        config_class = cls.config_class
-        config = config_class(**{**config_class.special_tokens(tokenizer), "backbone_config": backbone.config, **settings})
+        config = cls.config_class.for_backbone(backbone.config, tokenizer, **settings)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = cls(config)

@@ -1,5 +1,7 @@
 """`AttentionXMLForXMTC`: bidirectional LSTM, one attention per label, layers that all labels share."""
 
+from typing import Any
+
 from torch import Tensor
 
 from .configuration_attentionxml import AttentionXMLConfig
@@ -79,6 +81,8 @@ class AttentionXMLForXMTC(WordLevelModel):
         """
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        if attention_labels is not None:
+            self._check_attention_labels(attention_labels, len(input_ids), bool(output_attentions))
         if output_attentions and attention_labels is None and not top_k:
             raise ValueError(
                 f"output_attentions=True, but attention of all {self.config.num_labels} labels is documents x labels x tokens. Name the "
@@ -94,6 +98,17 @@ class AttentionXMLForXMTC(WordLevelModel):
             weights = self.label_head.attention_of(documents, chosen)
             output["attentions"] = (words.in_input_columns(weights.mT).mT[:, None],)
         return output if return_dict is not False else output.to_tuple()
+
+    @staticmethod
+    def _check_attention_labels(label_ids: Any, num_documents: int, asked: bool) -> None:
+        if not asked:
+            raise ValueError("attention_labels were given without output_attentions=True, so nothing would come of them.")
+        shape = tuple(label_ids.shape) if isinstance(label_ids, Tensor) else type(label_ids).__name__
+        if not isinstance(label_ids, Tensor) or label_ids.dim() != 2 or len(label_ids) != num_documents:
+            raise ValueError(
+                f"attention_labels must be a tensor of label ids with one row per document, ({num_documents}, S); got {shape}. For the "
+                "same labels in every document: torch.tensor([[15, 3]]).expand(num_documents, -1)."
+            )
 
 
 AttentionXMLConfig.register_for_auto_class()

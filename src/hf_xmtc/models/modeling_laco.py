@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+from .backbones import refuse_segments
 from .configuration_laco import LACOConfig
 from .cooccurrence import ConditionalHead, PairHead, clcp_loss, mark_positives, plcp_loss
 from .cooccurrence_sampling import draw_given, draw_pairs, mix_seeds
@@ -82,6 +83,7 @@ class LACOForXMTC(JointModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         document_seeds: Tensor | None = None,
         top_k: int | None = None,
@@ -94,6 +96,7 @@ class LACOForXMTC(JointModel):
         Args:
             input_ids: Tokens of the texts, (B, T).
             attention_mask: 1 at tokens, 0 at padding, (B, T).
+            token_type_ids: Segment ids as the tokenizer gives them for one text: 0 everywhere, (B, T).
             labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
             document_seeds: One number per document and visit, (B,) int64, that decides what the auxiliary tasks ask in training; by
                 default it is drawn.
@@ -104,6 +107,7 @@ class LACOForXMTC(JointModel):
         """
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        refuse_segments(token_type_ids, 1)
         states = self.read_jointly(input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states))
         features = self.dropout(self.encode(states))
         output = self.score(features, labels, top_k, hidden_states=states.hidden_states, attentions=states.attentions)

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .backbones import refuse_segments
 from .configuration_seqtag import SeqTagConfig
 from .joint_model import JointModel
 from .modeling_xmtc import XMTCOutput
@@ -48,6 +49,7 @@ class SeqTagForXMTC(JointModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         top_k: int | None = None,
         output_attentions: bool | None = None,
@@ -59,6 +61,7 @@ class SeqTagForXMTC(JointModel):
         Args:
             input_ids: Tokens of the texts, (B, T).
             attention_mask: 1 at tokens, 0 at padding, (B, T).
+            token_type_ids: Segment ids as the tokenizer gives them for one text: 0 everywhere, (B, T).
             labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
             top_k: Return scores and ids of the best labels instead of logits of all.
             output_attentions: Return the encoder's attention weights, (B, heads, T + L + 1, T + L + 1).
@@ -67,6 +70,7 @@ class SeqTagForXMTC(JointModel):
         """
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        refuse_segments(token_type_ids, 1)
         states = self.read_jointly(input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states))
         output = self.score(states.labels, labels, top_k, hidden_states=states.hidden_states, attentions=states.attentions)
         return output if return_dict is not False else output.to_tuple()

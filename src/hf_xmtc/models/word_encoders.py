@@ -138,6 +138,11 @@ class WordLevelModel(XMTCPreTrainedModel):
                 f"The tokenizer pads with id {tokenizer.pad_token_id} but the model takes {self.config.pad_token_id} for padding. "
                 "Use the tokenizer saved beside the model."
             )
+        if around := len(tokenizer("")["input_ids"]):
+            raise ValueError(
+                f"The tokenizer puts {around} tokens around every text, which {type(self).__name__} would read as words. Make one without: "
+                "train_word_tokenizer(texts) with num_cls_tokens=0."
+            )
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -143,6 +143,10 @@ def _vector_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str, list
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
     """Yield (line number from 1, line) of a plain or gzip file, told apart by their first bytes."""
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"There is no file of word vectors {os.fspath(path)}. Give a GloVe or word2vec text file (word_vectors), such as glove.6B.300d.txt."
+        )
     with open(path, "rb") as file:
         magic = file.read(4)
         file.seek(0)
