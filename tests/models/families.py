@@ -16,6 +16,8 @@ from hf_xmtc import (
     LACOForXMTC,
     MeSHProbeNetConfig,
     MeSHProbeNetForXMTC,
+    SeqTagConfig,
+    SeqTagForXMTC,
     XMLCNNConfig,
     XMLCNNForXMTC,
     XMLRNNConfig,
@@ -40,6 +42,8 @@ class Family:
 
     name: str
     build: Callable[..., XMTCPreTrainedModel]
+    # SeqTag's scores are marginals of a CRF, which has a loss of its own and leaves CorNet no place.
+    has_own_loss: bool = False
 
 
 def _bertxml(**family_settings: Any) -> Callable[..., BertXMLForXMTC]:
@@ -142,6 +146,18 @@ def _laco(model_type: str = "bert", **family_settings: Any) -> Callable[..., LAC
     return build
 
 
+def _seqtag(**settings: Any) -> SeqTagForXMTC:
+    fixed = {
+        "backbone_config": _laco()(**settings).config.backbone_config,
+        "sep_token_id": 3,
+        "lstm_hidden_size": 8,
+        "loss_reduction": "mean",
+    }
+    dropout, seed = settings.pop("dropout", 0.0), settings.pop("seed", 0)
+    torch.manual_seed(seed)
+    return SeqTagForXMTC(SeqTagConfig(**{**fixed, "classifier_dropout": dropout, **_label_space(settings)})).eval()
+
+
 def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     named = {"label_names", "id2label", "num_labels"} & settings.keys()
     return settings if named else {"num_labels": NUM_LABELS, **settings}
@@ -195,6 +211,7 @@ FAMILIES = [
     Family("laco-on-roberta-without-cross-attention", _laco("roberta", cross_attention=False)),
     Family("laco-on-bert-without-joint-embedding", _laco(joint_embedding=False)),
     Family("laco-on-bert-alone", _laco(joint_embedding=False, cross_attention=False)),
+    Family("seqtag-on-bert", _seqtag, has_own_loss=True),
     Family("meshprobenet", _meshprobenet()),
     Family("meshprobenet-bottleneck", _meshprobenet(bottleneck_size=10)),
 ]

@@ -117,6 +117,8 @@ def test_ac29_half_precision_is_finite(model, dtype):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 @pytest.mark.parametrize("label_loss", ["bce", "propensity_bce", "asymmetric"])
 def test_ac29_half_precision_is_finite_with_every_label_loss_by_blocks(family, label_loss, dtype):
+    if family.has_own_loss:
+        pytest.skip("its loss is not chosen")
     for num_blocks in (0, 2):
         model = family.build(cornet_num_blocks=num_blocks, label_loss=label_loss, label_block_size=2)
         if model.label_head.positive_weight is not None:
@@ -138,7 +140,9 @@ def test_ac29_half_precision_is_finite_with_every_label_loss_by_blocks(family, l
 # ---- loss and labels -------------------------------------------------------------------------------------------------------
 
 
-def test_loss_is_binary_cross_entropy_for_ids_and_for_multi_hot_labels(model):
+def test_loss_is_binary_cross_entropy_for_ids_and_for_multi_hot_labels(family, model):
+    if family.has_own_loss:
+        pytest.skip("its loss is another")
     batch = make_batch(model, [SHORT, LONG])
     multi_hot = torch.tensor([[1.0, 0, 0, 1, 0], [0.0, 0, 0, 0, 1]])
     output = model(**batch, labels=multi_hot)
@@ -270,6 +274,8 @@ def test_top_k_zero_gives_the_loss_alone_and_its_gradients(model):
 
 @pytest.mark.parametrize("label_loss", ["bce", "propensity_bce", "asymmetric"])
 def test_every_label_loss_is_the_same_with_and_without_logits(family, label_loss):
+    if family.has_own_loss:
+        pytest.skip("its loss is not chosen")
     for num_blocks in (0, 2):
         model = family.build(cornet_num_blocks=num_blocks, label_loss=label_loss, label_block_size=2)
         if model.label_head.positive_weight is not None:
@@ -291,11 +297,37 @@ def test_every_label_loss_is_the_same_with_and_without_logits(family, label_loss
 
 
 @torch.no_grad()
+def test_predicted_sets_are_the_labels_above_the_threshold_also_after_saving(family, tmp_path):
+    model = family.build()
+    batch = make_batch(model, [SHORT, LONG])
+    output = model(**batch, top_k=NUM_LABELS)
+    middle = output.top_scores.median().item()
+    assert torch.equal(model.in_predicted_set(output, middle), output.top_scores > middle)
+    assert not model.in_predicted_set(output, output.top_scores[0, 0].item())[0, 0]  # as much is not above
+    if family.has_own_loss:
+        assert torch.equal(model.in_predicted_set(output), output.label_sets.gather(1, output.top_labels))
+        with pytest.raises(ValueError, match="no thresholds"):
+            model.set_thresholds(0.4)
+        return
+    assert torch.equal(model.in_predicted_set(output), output.top_scores > 0.5)
+    for thresholds in (middle, torch.linspace(0.3, 0.7, NUM_LABELS)):
+        model.set_thresholds(thresholds)
+        model.save_pretrained(tmp_path)
+        loaded = type(model).from_pretrained(tmp_path)
+        limits = torch.as_tensor(thresholds).expand(NUM_LABELS)[output.top_labels]
+        assert torch.equal(loaded.in_predicted_set(output), output.top_scores > limits)
+    model.resize_labels(NUM_LABELS + 1)
+    assert model.label_thresholds[-1].item() == pytest.approx(middle) and len(model.label_thresholds) == NUM_LABELS + 1
+    with pytest.raises(ValueError, match="one finite number, or one for each of the 6 labels"):
+        model.set_thresholds([0.1, 0.2])
+
+
+@torch.no_grad()
 def test_a_tuple_holds_what_the_output_holds(model):
     batch = make_batch(model, [SHORT])
     (logits,) = model(**batch, return_dict=False)
     assert_same(logits, model(**batch).logits)
-    loss, top_scores, top_labels = model(**batch, labels=torch.tensor([[0]]), top_k=2, return_dict=False)
+    loss, top_scores, top_labels, *_ = model(**batch, labels=torch.tensor([[0]]), top_k=2, return_dict=False)
     assert loss.dim() == 0 and top_scores.shape == top_labels.shape == (1, 2)
 
 
@@ -377,7 +409,7 @@ def test_contributions_of_tokens_add_up_to_the_raw_logit(family):
 def test_activation_checkpointing_changes_no_gradient(family):
     gradients = []
     for checkpointing in (False, True):
-        model = family.build(cornet_num_blocks=2, dropout=0.1).train()
+        model = family.build(cornet_num_blocks=0 if family.has_own_loss else 2, dropout=0.1).train()
         if checkpointing:
             model.activation_checkpointing_enable()
         torch.manual_seed(3)

@@ -138,7 +138,7 @@ def test_ac34_a_long_text_is_cut_even_where_the_tokenizer_states_no_limit(tiny_m
         (
             {"return_all_scores": True},
             TypeError,
-            "Unknown argument return_all_scores: this pipeline takes top_k, max_length",
+            "Unknown argument return_all_scores: this pipeline takes top_k, threshold, max_length",
         ),
         ({"function_to_apply": "softmax", "truncation": True}, TypeError, "Unknown arguments function_to_apply, truncation"),
         ({"top_k": 0}, ValueError, "top_k=0, but it must be a whole number of at least 1"),
@@ -166,3 +166,52 @@ def test_a_tokenizer_without_the_models_cls_tokens_is_refused(tiny_model_folder)
     model = BertXMLForXMTC.from_pretrained(tiny_model_folder)
     with pytest.raises(ValueError, match="Give it a multi-CLS tokenizer"):
         XMTCPipeline(model=model, tokenizer=train_word_tokenizer(TEXTS, max_length=32))
+
+
+# ---- predicted sets ----------------------------------------------------------------------------------------------------------
+
+
+def labels_of(answers: list[dict]) -> set[str]:
+    return {answer["label"] for answer in answers}
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_a_threshold_gives_the_labels_above_it_and_top_k_limits_them(tagger, batch_size):
+    everything = tagger(TEXTS, top_k=None)
+    scores = sorted(answer["score"] for answers in everything for answer in answers)
+    middle = (scores[len(scores) // 2] + scores[len(scores) // 2 + 1]) / 2
+    found = tagger(TEXTS, threshold=middle, batch_size=batch_size)
+    expected = [[answer for answer in answers if answer["score"] > middle] for answers in everything]
+    assert [labels_of(answers) for answers in found] == [labels_of(answers) for answers in expected]
+    assert [len(answers) for answers in tagger(TEXTS, threshold=middle, top_k=1)] == [min(1, len(e)) for e in expected]
+    assert tagger(TEXTS[0], threshold=1.0) == []
+    assert labels_of(tagger(TEXTS[0], threshold=0)) == set(LABELS)
+    assert len(tagger(TEXTS[0])) == 5  # a call changes nothing for the next
+
+
+def test_the_models_thresholds_are_used_where_they_are_asked_for(tagger):
+    everything = tagger(TEXTS[0], top_k=None)
+    best = everything[0]
+    tagger.model.set_thresholds(best["score"] - 1e-4)
+    assert labels_of(tagger(TEXTS[0], threshold="model")) == {best["label"]}
+    limits = torch.ones(len(LABELS))
+    last = everything[-1]
+    limits[LABELS.index(last["label"])] = last["score"] - 1e-4
+    tagger.model.set_thresholds(limits)
+    assert labels_of(tagger(TEXTS[0], threshold="model")) == {last["label"]}  # though others have higher scores
+
+
+def test_more_labels_above_the_threshold_than_looked_at_first_are_all_answered(tiny_model_folder):
+    model = BertXMLForXMTC.from_pretrained(tiny_model_folder)
+    model.resize_labels(300)
+    tagger = XMTCPipeline(model=model, tokenizer=AutoTokenizer.from_pretrained(tiny_model_folder))
+    assert len(tagger(TEXTS[0], threshold=0.0)) == 300
+    assert len(tagger(TEXTS[0], threshold=0.0, top_k=100)) == 100
+    scores = [answer["score"] for answer in tagger(TEXTS[0], top_k=None)]
+    assert len(tagger(TEXTS[0], threshold=scores[150])) == sum(score > scores[150] for score in scores)
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.5, "best", True])
+def test_a_threshold_that_is_no_score_is_refused(tagger, threshold):
+    with pytest.raises(ValueError, match="it must be a number from 0 to 1, or 'model'"):
+        tagger(TEXTS[0], threshold=threshold)

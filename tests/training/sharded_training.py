@@ -127,7 +127,7 @@ def weights_of_labels(output: Path, data, tokenizer) -> dict[str, torch.Tensor]:
         weights.fill_(2.0)
         if missing and trainer.model.label_head.shard.stop == trainer.model.config.num_labels:
             weights[-1] = 0.0
-        set_missing_label_weights(trainer.model, trainer.inverse_propensity[:-1])
+        set_missing_label_weights(trainer.model, trainer.evaluation.inverse_propensity[:-1])
         found[name] = weights.clone()
     return found
 

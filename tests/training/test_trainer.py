@@ -227,16 +227,16 @@ def test_labels_that_training_never_saw_count_as_missed_or_are_ignored(tokenizer
     assert ignored["eval_loss"] == counted["eval_loss"]
     # An unseen label weighs as much as one without training documents, the most there is.
     trainer = make_trainer()
-    weights = trainer._propensity_for(np.array([[8, -100]]))
+    weights = trainer.evaluation.propensity_for(np.array([[8, -100]]))
     assert len(weights) == 9
-    assert weights[6] == weights[8] == trainer.inverse_propensity[6] > weights[:6].max()
+    assert weights[6] == weights[8] == trainer.evaluation.inverse_propensity[6] > weights[:6].max()
 
 
 def test_propensities_of_other_training_data_can_be_given(make_trainer):
     counts = np.array([1, 2, 3, 4, 5, 6])
     given = make_trainer(train_dataset=None, trainer={"label_counts": counts, "num_train_documents": 50})
-    assert given.inverse_propensity.argsort().tolist() == [5, 4, 3, 2, 1, 0, 6]
-    assert make_trainer(train_dataset=None).inverse_propensity is None
+    assert given.evaluation.inverse_propensity.argsort().tolist() == [5, 4, 3, 2, 1, 0, 6]
+    assert make_trainer(train_dataset=None).evaluation.inverse_propensity is None
     with pytest.raises(
         ValueError, match="label_counts holds 3 counts and num_train_documents=50, but the model has 6 labels"
     ):

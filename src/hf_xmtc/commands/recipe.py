@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import HfArgumentParser
 
+from hf_xmtc.models.joint_model import JointModel
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 
 from .families import FAMILIES, family_named
@@ -85,6 +86,13 @@ class ModelArguments:
     )
     cornet_context_size: int = field(default=1000, metadata={"help": "Width of a CorNet block."})
     num_cls_tokens: int = field(default=5, metadata={"help": "CLS tokens in front of every text."})
+    label_embedding_start: str | None = field(
+        default=None,
+        metadata={
+            "help": "What label tokens start from (LACO, SeqTag): text (the words of the labels' names, the default), random, or unused "
+            "(unused tokens of the backbone)."
+        },
+    )
     label_bias_from_frequency: bool = field(
         default=True, metadata={"help": "Start each label's bias at the log-odds of its frequency in training."}
     )
@@ -115,6 +123,11 @@ class ModelArguments:
             raise ValueError(
                 f"backbone_num_layers={self.backbone_num_layers}, but no backbone was named. Add --backbone FOLDER_OR_HUB_ID, or leave it out."
             )
+        if self.label_embedding_start is not None and not self.reads_labels:
+            raise ValueError(
+                f"label_embedding_start={self.label_embedding_start!r}, but a model of the family {self.model_family} reads no labels. "
+                "Leave it out."
+            )
         if not self.reads_cls_tokens and self.num_cls_tokens not in (0, type(self).num_cls_tokens):
             raise ValueError(
                 f"num_cls_tokens={self.num_cls_tokens}, but a model of the family {self.model_family} reads no CLS tokens. Leave it out."
@@ -125,6 +138,11 @@ class ModelArguments:
         """Whether the family's documents begin with CLS tokens."""
         config_class, _ = family_named(self.model_family)
         return "num_cls_tokens" in _field_names(config_class)
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether the family has an embedding for each label."""
+        return issubclass(family_named(self.model_family)[1], JointModel)
 
     @property
     def takes_backbone(self) -> bool:

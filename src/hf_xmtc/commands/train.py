@@ -30,7 +30,14 @@ from hf_xmtc.hub import card_from_folder, push_folder
 from hf_xmtc.models.backbones import pretrained_config
 from hf_xmtc.models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
-from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments, estimate_memory, initialize_label_bias, plot_training_curve
+from hf_xmtc.training import (
+    XMTCTrainer,
+    XMTCTrainingArguments,
+    estimate_memory,
+    initialize_label_bias,
+    initialize_label_embedding,
+    plot_training_curve,
+)
 from hf_xmtc.training.label_sharding import num_parameters
 
 from .families import family_named
@@ -115,6 +122,8 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
             folder.begin(settings)
     transformers.set_seed(args.seed)
     model = _build_model(recipe, info, tokenizer)
+    if recipe.model.reads_labels and model.config.joint_embedding:
+        initialize_label_embedding(model, tokenizer, recipe.model.label_embedding_start or "text")
     if recipe.model.label_bias_from_frequency:
         initialize_label_bias(model, label_counts(data["train"], info.num_labels), len(data["train"]))
     args.output_dir = str(folder.checkpoints)
@@ -129,6 +138,8 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         processing_class=tokenizer,
     )
     figures = _train_and_measure(trainer, checkpoint)
+    if args.tune_threshold != "none":
+        trainer.tune_thresholds(tokenized["validation"])
     metrics, predictions = _evaluate(trainer, tokenized)
     metrics["train"] = figures
     # In all processes, because each may hold a part of the labels.
@@ -161,6 +172,11 @@ def _refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArgumen
             f"{statistics['source']} has the splits {', '.join(splits)} and none for validation, on which models "
             "are compared during training. Hold a part of train out with --validation_fraction 0.1, or train without "
             "evaluation: --eval_strategy no --load_best_model_at_end False."
+        )
+    if "validation" not in splits and args.tune_threshold != "none":
+        raise ValueError(
+            f"tune_threshold={args.tune_threshold!r}, but {statistics['source']} has no validation split to tune it on. Hold a part of "
+            "train out with --validation_fraction 0.1, or leave it out."
         )
     for split, numbers in splits.items():
         if numbers["num_documents"] == numbers["num_without_labels"]:
@@ -325,7 +341,7 @@ def _write_folder(
     folder: OutputFolder, trainer: XMTCTrainer, metrics: dict, predictions: dict, info: LabelInfo, recipe: Recipe
 ) -> None:
     for split, output in predictions.items():
-        top_scores, top_labels = output.predictions
+        top_scores, top_labels = (array[:, : trainer.args.eval_top_k] for array in output.predictions[:2])
         folder.write_predictions(split, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
     title = f"{recipe.model.model_family} on {info.source}"
     plot_training_curve(trainer.state.log_history, folder.path / "training_curve.png", title)

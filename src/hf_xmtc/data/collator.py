@@ -21,7 +21,7 @@ class XMTCDataCollator:
 
     A batch holds ``input_ids`` and ``attention_mask`` (B, T), ``token_type_ids`` only where the features have them, and,
     where the features have labels, ``labels`` (B, P): the positive label ids of each document in int64, padded with -100,
-    with P ≥ 1 even if no document has a label. Documents × labels are never stored densely.
+    with P ≥ 1 even if no document has a label. Documents × labels are never stored densely. ``document_seeds`` (B,) are passed on.
 
     Ids from ``num_labels`` on (labels that only evaluation data has) are left out of ``labels``, so no loss sees them;
     metrics need them, and get them with ``keep_unseen=True``.
@@ -56,6 +56,8 @@ class XMTCDataCollator:
     def __call__(self, features: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Make a batch of features with ``input_ids`` and, in all of them or none, ``labels``."""
         batch = self._pad_inputs(features)
+        if "document_seeds" in features[0]:
+            batch["document_seeds"] = torch.tensor([feature["document_seeds"] for feature in features])
         with_labels = sum("labels" in feature for feature in features)
         if with_labels:
             if with_labels != len(features):

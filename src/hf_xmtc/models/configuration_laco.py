@@ -135,6 +135,10 @@ class LACOConfig(JointConfig):
     def has_label_embedding(self) -> bool:
         return self.joint_embedding or self.cross_attention
 
+    def activation_numbers_beside_encoder(self, num_tokens: int) -> int:
+        # The filters' outputs for every token and label, and their gradients.
+        return 2 * num_tokens * self.num_labels * self.cross_attention_channels if self.cross_attention else 0
+
     @property
     def learns_pairs(self) -> bool:
         return self.auxiliary_task in ("plcp", "both")

@@ -50,6 +50,9 @@ class XMTCConfig(PreTrainedConfig):
         label_loss_settings: Arguments of the loss, such as ``{"gamma_negative": 2.0}`` for `AsymmetricLoss`.
         label_block_size: Labels scored at a time in loss and top-k; None for what suits the device.
         label_memory_mib: Logits of as many label blocks as fit into this are kept in a training step instead of being computed again.
+        decision_threshold: What a label's score must exceed for the label to be in the predicted set.
+        has_label_thresholds: Whether each label has a threshold of its own, stored with the weights; see
+            `XMTCPreTrainedModel.set_thresholds`.
         labels_digest: Digest of the labels in ``labels.json``, kept by the config itself; None for a model without names.
 
     Raises:
@@ -69,6 +72,8 @@ class XMTCConfig(PreTrainedConfig):
         "label_loss_settings": None,
         "label_block_size": None,
         "label_memory_mib": 64.0,
+        "decision_threshold": 0.5,
+        "has_label_thresholds": False,
     }
 
     problem_type: str | None = "multi_label_classification"
@@ -80,6 +85,8 @@ class XMTCConfig(PreTrainedConfig):
     label_loss_settings: dict | None = None
     label_block_size: int | None = None
     label_memory_mib: float = 64.0
+    decision_threshold: float = 0.5
+    has_label_thresholds: bool = False
     labels_digest: str | None = None
 
     def __post_init__(self, **kwargs: Any):

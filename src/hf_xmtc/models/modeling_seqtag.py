@@ -40,10 +40,23 @@ class SeqTagForXMTC(JointModel):
         loss = self.label_head.loss(features, labels, self.config.loss_reduction) if labels is not None else None
         if loss is not None and top_k == 0:
             return XMTCOutput(loss=loss, **extra)
-        output = super().score(features, None, top_k, **extra)
-        if loss is not None:
-            output["loss"] = loss
-        return output
+        scored = super().score(features, None, top_k)
+        sets = self.label_head.best_set(features) if top_k else None
+        return XMTCOutput(**{**scored, "loss": loss, "label_sets": sets, **extra})
+
+    def in_predicted_set(self, output: XMTCOutput, threshold: float | None = None) -> Tensor:
+        """As in the base class; without a threshold the labels of the best sequence."""
+        if threshold is not None:
+            return super().in_predicted_set(output, threshold)
+        return output.label_sets.gather(1, output.top_labels)
+
+    def lowest_threshold(self, threshold: float | None = None) -> float:
+        return float("-inf") if threshold is None else threshold
+
+    def set_thresholds(self, thresholds: Any) -> None:
+        raise ValueError(
+            "SeqTag's predicted set is its best sequence and has no thresholds. Give threshold=… where sets are asked for."
+        )
 
     def forward(
         self,

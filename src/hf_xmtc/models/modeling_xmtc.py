@@ -33,6 +33,7 @@ class XMTCOutput(ModelOutput):
         logits: Scores before the sigmoid, (B, L), unless ``top_k`` was given.
         top_scores: Scores after the sigmoid of the best labels, best first, (B, K), where ``top_k`` was given.
         top_labels: Their label ids, (B, K).
+        label_sets: True at the labels of the predicted set, (B, L), of models that predict it otherwise than by thresholds.
         hidden_states: Hidden states of the encoder's layers, each (B, T, H), on request.
         attentions: Attention weights of the encoder's layers, on request.
     """
@@ -41,6 +42,7 @@ class XMTCOutput(ModelOutput):
     logits: Tensor | None = None
     top_scores: Tensor | None = None
     top_labels: Tensor | None = None
+    label_sets: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
 
@@ -77,6 +79,8 @@ class XMTCPreTrainedModel(PreTrainedModel):
     def use_label_head(self, head: BaseLabelHead) -> None:
         """Add a label head, and CorNet where the config asks for it."""
         config, self.label_head = self.config, head
+        thresholds = torch.full((config.num_labels,), config.decision_threshold) if config.has_label_thresholds else None
+        self.register_buffer("label_thresholds", thresholds)
         self.cornet = (
             CorNet(config.num_labels, config.cornet_context_size, config.cornet_num_blocks, config.cornet_activation)
             if config.cornet_num_blocks
@@ -107,6 +111,50 @@ class XMTCPreTrainedModel(PreTrainedModel):
         else:
             top_scores, top_labels, loss = head.topk_and_loss(features, top_k, labels, reduction, self.cornet)
         return XMTCOutput(loss=loss, logits=logits, top_scores=top_scores, top_labels=top_labels, **extra)
+
+    # ---- predicted sets --------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def set_thresholds(self, thresholds: Any) -> None:
+        """Say what a label's score must exceed for the label to be in the predicted set; saved with the model.
+
+        Args:
+            thresholds: One number for all labels, or one for each, (L,).
+
+        Raises:
+            ValueError: If there are neither one nor L numbers, or one is not a number.
+        """
+        found = torch.as_tensor(thresholds, dtype=torch.float32)
+        if found.dim() > 1 or (found.dim() == 1 and len(found) != self.config.num_labels) or not found.isfinite().all():
+            raise ValueError(
+                f"thresholds has the shape {tuple(found.shape)}, but it must be one finite number, or one for each of the "
+                f"{self.config.num_labels} labels."
+            )
+        self.config.has_label_thresholds = found.dim() == 1
+        if found.dim() == 0:
+            self.config.decision_threshold, self.label_thresholds = float(found), None
+        else:
+            self.label_thresholds = found.to(self.device, copy=True)
+
+    def in_predicted_set(self, output: XMTCOutput, threshold: float | None = None) -> Tensor:
+        """Which of the best labels of an output are in the predicted set: those whose score is above the threshold.
+
+        Args:
+            output: Of ``forward(top_k=…)``.
+            threshold: In the place of the model's own.
+
+        Returns:
+            True for labels in the set, (B, K).
+        """
+        if threshold is not None or self.label_thresholds is None:
+            return output.top_scores > (self.config.decision_threshold if threshold is None else threshold)
+        return output.top_scores > self.label_thresholds.to(output.top_labels.device)[output.top_labels]
+
+    def lowest_threshold(self, threshold: float | None = None) -> float:
+        """A score below which no label is in the predicted set; ``threshold`` as in `in_predicted_set`."""
+        if threshold is not None or self.label_thresholds is None:
+            return self.config.decision_threshold if threshold is None else threshold
+        return float(self.label_thresholds.min())
 
     def label_matrices(self) -> dict[str, LabelMatrix]:
         """The matrices with one row per label: that of the label head, and two of every CorNet block."""
@@ -223,6 +271,10 @@ class XMTCPreTrainedModel(PreTrainedModel):
         self.label_head.resize_labels(kept_ids)
         if self.cornet is not None:
             self.cornet.resize_labels(kept_ids)
+        if self.label_thresholds is not None:
+            old, kept = self.label_thresholds, kept_ids >= 0
+            self.label_thresholds = old.new_full((count,), self.config.decision_threshold)
+            self.label_thresholds[kept] = old[kept_ids[kept]]
         self.follow_labels(kept_ids)
         self.config.forget_label_names()
         self.config.num_labels = count

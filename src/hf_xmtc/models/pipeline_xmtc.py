@@ -1,6 +1,7 @@
 """`XMTCPipeline`: texts in, ranked labels out."""
 
 import difflib
+from itertools import compress
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ __all__ = ["XMTCPipeline"]
 logger = logging.get_logger(__name__)
 
 DEFAULT_TOP_K = 5
+# Labels looked at first where all above a threshold are wanted.
+FIRST_LOOK = 64
 
 
 class XMTCPipeline(Pipeline):
@@ -27,6 +30,8 @@ class XMTCPipeline(Pipeline):
 
     Args:
         top_k: Labels per text, 5 by default; None for all.
+        threshold: Answer with the labels whose score is above it, at most ``top_k`` where that is given too: a number, or ``"model"``
+            for the predicted set by the thresholds saved with the model (0.5 unless they were tuned). A text may have none.
         max_length: Tokens per text after which it is cut; the model's limit by default.
     """
 
@@ -49,15 +54,21 @@ class XMTCPipeline(Pipeline):
             self.tokenizer.model_max_length = limit
 
     def _sanitize_parameters(self, **parameters: Any) -> tuple[dict, dict, dict]:
-        unknown = sorted(set(parameters) - {"top_k", "max_length"})
+        unknown = sorted(set(parameters) - {"top_k", "threshold", "max_length"})
         if unknown:
             raise TypeError(
-                f"Unknown argument{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}: this pipeline takes top_k, max_length "
-                "and batch_size. Texts are always cut at the model's limit, and scores are always sigmoids."
+                f"Unknown argument{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}: this pipeline takes top_k, "
+                "threshold, max_length and batch_size. Texts are always cut at the model's limit, and scores are always sigmoids."
             )
         top_k = parameters.get("top_k", DEFAULT_TOP_K)
         if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
             raise ValueError(f"top_k={top_k!r}, but it must be a whole number of at least 1, or None for all labels.")
+        threshold = parameters.get("threshold")
+        is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+        if threshold not in (None, "model") and not (is_number and 0 <= threshold <= 1):
+            raise ValueError(
+                f"threshold={threshold!r}, but it must be a number from 0 to 1, or 'model' for the model's own."
+            )
         max_length = parameters.get("max_length")
         if max_length is not None:
             # A tokenizer that is asked for fewer tokens than its special ones does not cut at all, and says nothing.
@@ -70,14 +81,14 @@ class XMTCPipeline(Pipeline):
                 raise ValueError(f"max_length={max_length}, but the model takes {limit} tokens. Lower it or leave it out.")
         # Only what the caller named is returned: the rest keeps its value from the pipeline's construction.
         preprocess = {key: parameters[key] for key in ("max_length",) if key in parameters}
-        return preprocess, {key: parameters[key] for key in ("top_k",) if key in parameters}, {}
+        return preprocess, {key: parameters[key] for key in ("top_k", "threshold") if key in parameters}, {}
 
     def __call__(self, inputs: str | list[str], **kwargs: Any) -> list:
         """Tag one text or a list of texts.
 
         Args:
             inputs: A text, or a list (or any iterable such as a `datasets` column) of texts.
-            kwargs: ``top_k``, ``max_length`` and ``batch_size``.
+            kwargs: ``top_k``, ``threshold``, ``max_length`` and ``batch_size``.
 
         Returns:
             For a text a list of ``{"label", "score"}``; for a list one such list per text.
@@ -147,15 +158,29 @@ class XMTCPipeline(Pipeline):
             )
         return self.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt", **extra)
 
-    def _forward(self, model_inputs: dict, top_k: int | None = DEFAULT_TOP_K) -> dict:
-        output = self.model(**model_inputs, top_k=top_k or self.model.config.num_labels)
-        return {"top_scores": output.top_scores, "top_labels": output.top_labels}
+    def _forward(
+        self, model_inputs: dict, top_k: int | None | str = "default", threshold: float | str | None = None
+    ) -> dict:
+        if threshold is None:
+            top_k = DEFAULT_TOP_K if top_k == "default" else top_k
+            output = self.model(**model_inputs, top_k=top_k or self.model.config.num_labels)
+            return {"top_scores": output.top_scores, "top_labels": output.top_labels}
+        number = None if threshold == "model" else threshold
+        limit = self.model.config.num_labels if top_k in ("default", None) else top_k
+        looked, lowest = min(limit, FIRST_LOOK), self.model.lowest_threshold(number)
+        output = self.model(**model_inputs, top_k=looked)
+        while looked < limit and float(output.top_scores[:, -1].max()) > lowest:
+            looked = min(limit, 4 * looked)
+            output = self.model(**model_inputs, top_k=looked)
+        in_set = self.model.in_predicted_set(output, number)
+        return {"top_scores": output.top_scores, "top_labels": output.top_labels, "in_set": in_set}
 
     def postprocess(self, model_outputs: dict) -> list[dict]:
         names = self.model.config.label_names
         scores = model_outputs["top_scores"][0].to(torch.float32).tolist()
-        answers = []
-        for label_id, score in zip(model_outputs["top_labels"][0].tolist(), scores, strict=True):
+        answers, label_ids = [], model_outputs["top_labels"][0].tolist()
+        wanted = model_outputs["in_set"][0].tolist() if "in_set" in model_outputs else [True] * len(scores)
+        for label_id, score in compress(zip(label_ids, scores, strict=True), wanted):
             answer = {"label": names[label_id], "score": score}
             if names.name_of(label_id) != names[label_id]:
                 answer["name"] = names.name_of(label_id)

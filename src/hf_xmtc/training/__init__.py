@@ -3,6 +3,7 @@
 from .arguments import XMTCTrainingArguments, public_arguments
 from .gradient_clipping import AdaptiveGradientClipping
 from .initialization import initialize_label_bias, initialize_label_weights
+from .label_texts import initialize_label_embedding
 from .label_updates import AdamUpdate, RowwiseUpdate, SGDUpdate
 from .length_bucketing import LengthBucketedSampler
 from .memory import MemoryEstimate, estimate_memory
@@ -26,6 +27,7 @@ __all__ = [
     "XMTCTrainingArguments",
     "estimate_memory",
     "initialize_label_bias",
+    "initialize_label_embedding",
     "initialize_label_weights",
     "plot_training_curve",
     "public_arguments",

@@ -13,6 +13,8 @@ IN_BACKWARD = LABEL_OPTIMIZERS[2:]
 # Of plain gradient descent on the label matrices, where no rate is given: a rate for Adam says nothing about it.
 SGD_LEARNING_RATE = 0.05
 
+THRESHOLDS = ("none", "global", "per_label")
+
 # Optimizers that treat every weight by itself; others would do something else to a part of a matrix than to the whole.
 BY_WEIGHT = ("adamw", "sgd", "rmsprop", "adagrad", "lion")
 
@@ -66,6 +68,24 @@ class XMTCTrainingArguments(TrainingArguments):
         default=False,
         metadata={"help": "Leave labels that training never saw out of the metrics; else they count as missed."},
     )
+    set_metrics: bool = field(
+        default=False,
+        metadata={
+            "help": "Also measure predicted label sets: F1, Hamming loss, subset accuracy, label dependency, F1 by frequency."
+        },
+    )
+    set_top_k: int = field(
+        default=100,
+        metadata={"help": "Labels kept per document where sets are measured or thresholds tuned; sets beyond are cut."},
+    )
+    tune_threshold: str = field(
+        default="none",
+        metadata={
+            "help": "Score that a label of a predicted set must exceed, found on the validation split after training and saved with the "
+            "model. none: 0.5. global: one, by micro F1. per_label: one for each label, by its F1.",
+            "choices": THRESHOLDS,
+        },
+    )
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations in a row without a better metric_for_best_model."}
     )
@@ -117,6 +137,10 @@ class XMTCTrainingArguments(TrainingArguments):
                 f"eval_top_k={self.eval_top_k}, but P@{LARGEST_K} and the other metrics look at {LARGEST_K} labels per "
                 f"document. Use eval_top_k={LARGEST_K} or more."
             )
+        if self.tune_threshold not in THRESHOLDS:
+            raise ValueError(f"tune_threshold={self.tune_threshold!r} is none of {', '.join(THRESHOLDS)}.")
+        if self.set_top_k < 1:
+            raise ValueError(f"set_top_k={self.set_top_k}, but a set is looked for among at least 1 label.")
         if self.averaging_start_epoch is not None and self.averaging_start_epoch < 0:
             raise ValueError(f"averaging_start_epoch={self.averaging_start_epoch}; epochs count from 0.")
         if self.early_stopping_patience is not None and self.early_stopping_patience < 1:
@@ -138,6 +162,11 @@ class XMTCTrainingArguments(TrainingArguments):
                 f"adaptive_gradient_clipping=True with max_grad_norm={self.max_grad_norm}, which switches all clipping off. "
                 "Leave max_grad_norm out; adaptive clipping sets its own threshold."
             )
+
+    @property
+    def measures_sets(self) -> bool:
+        """Whether evaluation needs the labels of whole sets."""
+        return self.set_metrics or self.tune_threshold != "none"
 
     @property
     def updates_in_backward(self) -> bool:

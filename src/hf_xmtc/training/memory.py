@@ -269,6 +269,7 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
             + _scorer_bytes(model, args, documents, num_tokens, gradients=True)
             + _half_copies(model, half)
         )
+    num_tokens += getattr(model.config, "num_label_tokens", 0)
     # A layer keeps its input, query, key, value, what attention gives, residual sums, norms and dropout masks: about 11 H a
     # token; and its feed-forward layer before and after the activation.
     layer = documents * num_tokens * (11 * sizes.width + 2 * sizes.inner)
@@ -280,9 +281,16 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
         # The input of each layer, and all of one layer at a time.
         hidden = min(hidden, sizes.layers * documents * num_tokens * sizes.width + layer)
     hidden += layer  # gradients on their way through a layer
+    hidden += documents * _numbers_beside_encoder(model, num_tokens)
     labels = _scorer_bytes(model, args, documents, num_tokens, gradients=True)
     # Autocast keeps norms, softmax and the loss in full precision.
     return hidden * (3.2 if half else 4) + labels + _half_copies(model, half)
+
+
+def _numbers_beside_encoder(model: nn.Module, num_tokens: int) -> int:
+    """What a family whose encoder reads text and labels keeps of a document beside the encoder's layers."""
+    counted = getattr(model.config, "activation_numbers_beside_encoder", None)
+    return counted(num_tokens) if counted is not None else 0
 
 
 def _half_copies(model: nn.Module, half: bool) -> int:
@@ -293,7 +301,8 @@ def _half_copies(model: nn.Module, half: bool) -> int:
 def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int, num_tokens: int, gradients: bool) -> float:
     """What the label scorer keeps for its next pass, and what it works on in one block of labels."""
     config, head = model.config, model.label_head
-    num_labels, row_width = next(iter(head.matrices().values())).rows.shape
+    rows = [matrix.rows for matrix in head.matrices().values()]
+    num_labels, row_width = rows[0].shape if rows else (head.num_labels, 1)
     if args.shard_labels:
         documents *= args.world_size  # of all processes
     stages = config.cornet_num_blocks + 1
@@ -305,15 +314,16 @@ def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int,
     # Adam forms the gradient of a block of weights and the root of its second moment, the row-wise rule the gradient alone.
     formed = {"adam_in_backward": 3, "rowwise_in_backward": 1}.get(args.label_optimizer, 0)
     if gradients:
-        work += 4 * formed * block * max(matrix.rows.shape[1] for matrix in model.label_matrices().values())
+        work += 4 * formed * block * max((matrix.rows.shape[1] for matrix in model.label_matrices().values()), default=0)
     return kept + work + head.scoring_bytes(documents, num_tokens, gradients)
 
 
 def _evaluation_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> float:
     documents, sizes = args.per_device_eval_batch_size, _EncoderSizes.of(model.config)
     # The families of words say themselves what they keep in training; more than that is not alive without gradients.
+    num_tokens += getattr(model.config, "num_label_tokens", 0)
     per_token = getattr(model.config, "activation_numbers_per_token", None) or 12 * sizes.width + 2 * sizes.inner
-    hidden = documents * num_tokens * per_token
+    hidden = documents * (num_tokens * per_token + _numbers_beside_encoder(model, num_tokens))
     if sizes.is_eager:
         hidden += 2 * documents * sizes.heads * num_tokens**2
     return 4 * hidden + _scorer_bytes(model, args, documents, num_tokens, gradients=False)

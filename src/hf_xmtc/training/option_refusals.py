@@ -87,6 +87,7 @@ def refuse_unusable_options(trainer: "XMTCTrainer") -> None:
     """
     args, accelerator = trainer.args, trainer.accelerator
     _refuse_other_options(trainer)
+    refuse_unusable_with_model(args, trainer.model)
     options = {
         f"label_optimizer={args.label_optimizer!r}": args.updates_in_backward,
         "sparse_embeddings=True": args.sparse_embeddings,
@@ -96,7 +97,6 @@ def refuse_unusable_options(trainer: "XMTCTrainer") -> None:
     chosen = next((option for option, is_used in options.items() if is_used), None)
     if chosen is None:
         return
-    refuse_unusable_with_model(args, trainer.model)
     for name in ("compute_loss_func", "label_smoother"):
         if getattr(trainer, name) is not None and (args.updates_in_backward or args.shard_labels):
             raise ValueError(
@@ -132,6 +132,13 @@ def refuse_unusable_with_model(args: XMTCTrainingArguments, model: XMTCPreTraine
     if model.label_head.linear_head is not None:
         return
     family = type(model).__name__
+    chosen = next(
+        (name for name in ("label_optimizer", "label_learning_rate") if getattr(args, name) != OPTIONS[name]), None
+    )
+    if chosen is not None and not model.label_matrices():
+        raise ValueError(
+            f"{chosen}={getattr(args, chosen)!r}, but {family} has no matrix with a row per label that it could train. Leave it out."
+        )
     if args.updates_in_backward and args.world_size > 1:
         raise ValueError(
             f"label_optimizer={args.label_optimizer!r} with {args.world_size} processes: the labels of {family} read all tokens, and documents "

@@ -9,13 +9,14 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer, TrainerCallback
-from transformers.trainer_utils import EvalPrediction, PredictionOutput
+from transformers.trainer_utils import PredictionOutput
 
-from hf_xmtc.data import XMTCDataCollator, label_counts, tokenize_dataset
-from hf_xmtc.metrics import inverse_propensity, ranking_report
+from hf_xmtc.data import XMTCDataCollator, tokenize_dataset
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments, public_arguments
+from .document_seeds import SEEDS, with_document_seeds
+from .evaluation import Evaluation, tuned_thresholds
 from .gradient_clipping import AdaptiveGradientClipping, clip_sparse_and_dense
 from .initialization import set_missing_label_weights
 from .label_sharding import (
@@ -38,9 +39,6 @@ from .option_refusals import (
 from .weight_averaging import WeightAveraging
 
 __all__ = ["XMTCTrainer"]
-
-# What evaluation reports of `ranking_report`: the field's headline metrics. More would only widen every log line.
-REPORTED = {f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in (1, 3, 5)} | {"R@5", "num_documents", "num_left_out"}
 
 CLIPPING_FILE = "gradient_clipping.json"
 ARGUMENTS_FILE = "training_args.json"
@@ -99,19 +97,24 @@ class XMTCTrainer(Trainer):
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             processing_class=processing_class,
-            compute_metrics=kwargs.pop("compute_metrics", self._ranking_metrics),
+            compute_metrics=kwargs.pop("compute_metrics", lambda prediction: self.evaluation.metrics(prediction)),
             **kwargs,
         )
         self.train_dataset, self.eval_dataset = self._tokenized(train_dataset), self._tokenized(eval_dataset)
+        self.train_dataset, self.current_epoch = with_document_seeds(self.train_dataset, model, args), 0
         self._refuse_if_no_batch_is_full()
         self.num_labels = num_labels
         # What `create_optimizer` has built, and with which options.
         self.built_optimizer, self.built_with = None, None
         self.label_updates = None
         self._weights_to_save: dict[str, Tensor] | None = None
-        self.inverse_propensity = self._count_propensity(label_counts, num_train_documents)
-        if self.inverse_propensity is not None:
-            set_missing_label_weights(model, self.inverse_propensity[:-1])
+        self.evaluation = (
+            Evaluation.of_training_data(args, num_labels, self.train_dataset)
+            if label_counts is None
+            else Evaluation(args, num_labels, label_counts, num_train_documents)
+        )
+        if self.evaluation.inverse_propensity is not None:
+            set_missing_label_weights(model, self.evaluation.inverse_propensity[:-1])
         self.train_sampler: LengthBucketedSampler | None = None
         self._start_anew()
         self.add_callback(_EpochStart(self))
@@ -133,20 +136,6 @@ class XMTCTrainer(Trainer):
         start = self.args.averaging_start_epoch
         self.averaging = WeightAveraging(self.model, start) if start is not None else None
         self.adaptive_clipping = AdaptiveGradientClipping() if self.args.adaptive_gradient_clipping else None
-
-    def _count_propensity(self, counts: np.ndarray | None, num_documents: int | None) -> np.ndarray | None:
-        if counts is None and self.train_dataset is not None and isinstance(self.train_dataset, Dataset):
-            counts, num_documents = label_counts(self.train_dataset, self.num_labels), len(self.train_dataset)
-        if counts is None:
-            return None
-        if len(counts) != self.num_labels or num_documents is None:
-            raise ValueError(
-                f"label_counts holds {len(counts)} counts and num_train_documents={num_documents}, but the model has "
-                f"{self.num_labels} labels. Give one count per label, and the number of documents they were counted on."
-            )
-        # One weight more than there are labels: that of a label with no training document.
-        counts = np.append(counts, 0)
-        return inverse_propensity(counts, num_documents, a=self.args.propensity_a, b=self.args.propensity_b)
 
     # ---- data and batches ------------------------------------------------------------------------------------------------
 
@@ -201,15 +190,26 @@ class XMTCTrainer(Trainer):
         return super().evaluate(self._tokenized(eval_dataset), *args, **kwargs)
 
     def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
-        """Predict in data order: ``predictions`` are scores and label ids, each (N, eval_top_k)."""
+        """Predict in data order: ``predictions`` are scores and label ids of the best labels, each (N, K), best first.
+
+        K is ``eval_top_k``, or with ``set_metrics`` or ``tune_threshold`` at least ``set_top_k``; then a third array says which are
+        in the predicted set.
+        """
         test_dataset = self._tokenized(test_dataset)
         output = super().predict(test_dataset, *args, **kwargs)
         if not isinstance(test_dataset, Dataset):
             return output
         place = np.argsort(self._longest_first(test_dataset))
-        scores, top_labels = output.predictions
         label_ids = output.label_ids if output.label_ids is None else output.label_ids[place]
-        return output._replace(predictions=(scores[place], top_labels[place]), label_ids=label_ids)
+        return output._replace(predictions=tuple(array[place] for array in output.predictions), label_ids=label_ids)
+
+    def tune_thresholds(self, dataset: Dataset) -> None:
+        """Give the model the thresholds that suit a validation split best, as ``tune_threshold`` says."""
+        output = self.predict(dataset)
+        scores, top_labels = output.predictions[:2]
+        self.model.set_thresholds(
+            tuned_thresholds(self.args.tune_threshold, scores, top_labels, output.label_ids, self.num_labels)
+        )
 
     # ---- loss and evaluation ---------------------------------------------------------------------------------------------
 
@@ -220,6 +220,8 @@ class XMTCTrainer(Trainer):
                 "the data set? Prediction without labels works with trainer.predict."
             )
         inputs = {**inputs, "labels": self._known_labels(inputs["labels"])}
+        if SEEDS in inputs:
+            inputs[SEEDS] = self.model.visit_seeds(inputs[SEEDS], self.current_epoch)
         if not return_outputs and self.compute_loss_func is None and self.label_smoother is None:
             inputs["top_k"] = 0  # the loss alone, block by block: nobody reads the logits
         return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
@@ -238,35 +240,19 @@ class XMTCTrainer(Trainer):
     def prediction_step(
         self, model: nn.Module, inputs: dict, prediction_loss_only: bool, ignore_keys: list[str] | None = None
     ):
-        """Score a batch and keep the ``eval_top_k`` best labels: (loss, (scores, label ids), positives)."""
+        """Score a batch and keep the best labels: (loss, (scores, label ids[, which are in the set]), positives)."""
         inputs = self._prepare_inputs(inputs)
         labels = inputs.pop("labels", None)
         known = self._known_labels(labels) if labels is not None else None
         with torch.no_grad(), self.compute_loss_context_manager():
-            output = model(**inputs, labels=known, top_k=self.args.eval_top_k)
+            output = model(**inputs, labels=known, top_k=self.evaluation.kept_labels)
         loss = output.loss.detach() if output.loss is not None else None
         if prediction_loss_only:
             return loss, None, None
-        return loss, (output.top_scores.float(), output.top_labels), labels
-
-    def _ranking_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        _, top_labels = prediction.predictions
-        unseen = self.num_labels if self.args.ignore_unseen_labels else None
-        report = ranking_report(
-            top_labels,
-            prediction.label_ids,
-            ks=(1, 3, 5),
-            inverse_propensity=self._propensity_for(prediction.label_ids),
-            ignore_unseen=unseen,
-        )
-        return {name: value for name, value in report.items() if name in REPORTED}
-
-    def _propensity_for(self, positives: np.ndarray) -> np.ndarray | None:
-        """Extend the weights to labels that training never saw: the formula's value for a count of zero."""
-        if self.inverse_propensity is None:
-            return None
-        extra = int(positives.max(initial=-1)) + 1 - self.num_labels
-        return np.concatenate([self.inverse_propensity[:-1], np.repeat(self.inverse_propensity[-1], max(extra, 0))])
+        found = (output.top_scores.float(), output.top_labels)
+        if self.args.measures_sets:
+            found = (*found, self.model.in_predicted_set(output))
+        return loss, found, labels
 
     # ---- weight averaging ------------------------------------------------------------------------------------------------
 
@@ -389,7 +375,7 @@ class _EpochStart(TrainerCallback):
         refuse_replaced_optimizer(self.trainer)  # now that all are made
 
     def on_epoch_begin(self, args, state, control, **kwargs):
-        epoch = int(state.epoch or 0)
+        self.trainer.current_epoch = epoch = int(state.epoch or 0)
         if self.trainer.train_sampler is not None:
             self.trainer.train_sampler.set_epoch(epoch)
         if self.trainer.averaging is not None:

@@ -1,0 +1,145 @@
+"""LACO and SeqTag by the command line: from scratch, on a pretrained encoder, with sets and thresholds."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
+
+from hf_xmtc.hub import check_model_folder
+from small_corpus import WORDS
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+SCRATCH = {"num_cls_tokens": None, "cornet_context_size": None, "config_overrides": json.dumps({"backbone_config": SIZES})}
+
+
+@pytest.fixture
+def encoder(tmp_path, own_caches):
+    """A BERT with its WordPiece tokenizer, which gives segment ids."""
+    folder = tmp_path / "bert"
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]"]
+    pieces = [*special, *"abcdefghijklmnopqrstuvwxyz", *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]
+    backend = Tokenizer(WordPiece({piece: row for row, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = Whitespace()
+    backend.post_processor = TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, **names, model_input_names=["input_ids", "token_type_ids", "attention_mask"]
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(pieces), max_position_embeddings=40, **SIZES)).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("family", ["laco", "seqtag"])
+def test_a_model_from_scratch_is_trained_and_opens_again(train, tmp_path, family):
+    folder = tmp_path / "run"
+    train(folder, model_family=family, set_metrics=True, **SCRATCH)
+    check_model_folder(folder).raise_for_problems()
+    recipe, metrics = (json.loads((folder / name).read_text()) for name in ("recipe.json", "metrics.json"))
+    assert recipe["cornet_num_blocks"] == 0
+    assert {"nDCG@5", "micro_f1", "macro_f1", "hamming_loss", "subset_accuracy", "label_dependency_kl"} <= set(
+        metrics["test"]
+    )
+    assert metrics["test"]["num_cut_sets"] == 0 and 0 <= metrics["test"]["micro_f1"] <= 1
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
+    assert {answer["label"] for answer in tagger("cat", top_k=None)} == set(WORDS)
+    assert all(answer["score"] > 0.2 for answer in tagger("cat", threshold=0.2))
+
+
+@pytest.mark.parametrize("task", ["plcp", "clcp", "both"])
+def test_an_auxiliary_task_is_learnt_on_the_first_layer_of_a_pretrained_encoder(train, unchecked, encoder, tmp_path, task):
+    folder, overrides = tmp_path / "run", json.dumps({"auxiliary_task": task})
+    settings = {"model_family": "laco", "num_cls_tokens": None, "cornet_context_size": None, "max_steps": 3}
+    said = train(folder, backbone=encoder, backbone_num_layers=1, config_overrides=overrides, **settings)
+    assert "Resuming" not in said
+    config = json.loads((folder / "config.json").read_text())
+    assert config["backbone_config"]["num_hidden_layers"] == 1 and config["auxiliary_task"] == task
+    assert config["cls_token_id"] == 2 and config["sep_token_id"] == 3
+    saved = load_file(folder / "model.safetensors")
+    assert any(name.startswith("backbone.encoder.layer.0.") for name in saved)
+    assert not any(name.startswith("backbone.encoder.layer.1.") for name in saved)
+    assert ("pair_head.output.weight" in saved) == (task != "clcp")
+    assert AutoTokenizer.from_pretrained(folder)("cat")["input_ids"][0] == 2
+
+
+def test_label_tokens_start_from_the_words_of_their_names_or_at_random(train, unchecked, encoder, tmp_path):
+    settings = {
+        "model_family": "laco",
+        "backbone": encoder,
+        "num_cls_tokens": None,
+        "cornet_context_size": None,
+        "config_overrides": None,
+    }
+    still = {"learning_rate": 0.0, "weight_decay": 0.0, "max_steps": 1}
+    rows = {}
+    for start in (None, "text", "random"):
+        folder = tmp_path / f"run-{start}"
+        train(folder, label_embedding_start=start, **settings, **still)
+        rows[start] = load_file(folder / "model.safetensors")["label_embedding.weight"]
+    assert torch.equal(rows[None], rows["text"]) and not torch.equal(rows["text"], rows["random"])
+    words = load_file(encoder / "model.safetensors")["embeddings.word_embeddings.weight"]
+    labels = json.loads((tmp_path / "run-text" / "labels.json").read_text())
+    pieces = AutoTokenizer.from_pretrained(encoder)(labels, add_special_tokens=False)["input_ids"]
+    expected = torch.stack([words[torch.tensor(row)].mean(dim=0) for row in pieces])
+    torch.testing.assert_close(rows["text"], expected)
+    with pytest.raises(SystemExit, match="has 1 unused tokens, but there are 6 labels"):
+        train(tmp_path / "unused", label_embedding_start="unused", **settings, **still)
+
+
+@pytest.mark.parametrize("kind", ["global", "per_label"])
+def test_thresholds_are_tuned_on_validation_and_used_by_the_pipeline(train, unchecked, tmp_path, kind):
+    folder = tmp_path / "run"
+    train(folder, tune_threshold=kind, set_metrics=True, num_train_epochs=4)
+    config = json.loads((folder / "config.json").read_text())
+    metrics = json.loads((folder / "metrics.json").read_text())
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
+    everything = tagger("cat song", top_k=None)
+    if kind == "global":
+        limit = config["decision_threshold"]
+        assert limit != 0.5 and "label_thresholds" not in load_file(folder / "model.safetensors")
+        expected = {answer["label"] for answer in everything if answer["score"] > limit}
+    else:
+        limits = load_file(folder / "model.safetensors")["label_thresholds"]
+        names = json.loads((folder / "labels.json").read_text())
+        expected = {answer["label"] for answer in everything if answer["score"] > limits[names.index(answer["label"])]}
+    assert {answer["label"] for answer in tagger("cat song", threshold="model")} == expected
+    # Tuned on it, so no lower there than the usual 0.5 would give.
+    assert metrics["validation"]["micro_f1" if kind == "global" else "macro_f1"] > 0
+
+
+def test_thresholds_cannot_be_tuned_without_a_validation_split(train, unchecked, tmp_path):
+    settings = {"eval_strategy": "no", "load_best_model_at_end": False, "validation_fraction": 0.0}
+    with pytest.raises(SystemExit, match="tune_threshold='global', but .* has no validation split to tune it on"):
+        train(tmp_path / "run", dataset=one_split(tmp_path), tune_threshold="global", **settings)
+
+
+def one_split(tmp_path):
+    from small_corpus import make_documents, write_split
+
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write_split(folder, "train", make_documents(12, 0))
+    return folder
+
+
+def test_more_labels_than_positions_are_refused_before_training(train, unchecked, encoder, tmp_path):
+    overrides = json.dumps({"label_positions": "sequential"})
+    settings = {"model_family": "laco", "num_cls_tokens": None, "cornet_context_size": None, "max_length_tokens": 35}
+    with pytest.raises(SystemExit, match=r"max_length_tokens=35, but the backbone .* takes 33 tokens"):
+        train(tmp_path / "run", backbone=encoder, config_overrides=overrides, **settings)
+
+
+def test_options_for_label_matrices_are_refused_for_a_family_without_any(train, unchecked, tmp_path):
+    with pytest.raises(SystemExit, match="SeqTagForXMTC has no matrix with a row per label that it could train"):
+        train(tmp_path / "run", model_family="seqtag", label_optimizer="rowwise", **SCRATCH)
+
+
+def test_label_tokens_are_asked_for_only_where_labels_are_read(train, unchecked, tmp_path):
+    with pytest.raises(SystemExit, match="a model of the family bertxml reads no labels. Leave it out"):
+        train(tmp_path / "run", label_embedding_start="text")
