@@ -116,10 +116,12 @@ def test_the_training_example_runs_from_the_data_to_a_saved_model(run, tmp_path,
 def commands() -> list[tuple[str, list[str]]]:
     """Subcommand and options of every line in the README that runs a script or ``hf-xmtc``."""
     found = []
-    for line in "\n".join(blocks_of("bash")).splitlines():
+    for line in "\n".join(blocks_of("bash")).replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         for position, word in enumerate(words):
-            if word.startswith("scripts/"):
+            if word.startswith("scripts/recipes/"):
+                assert (ROOT / word).is_file(), word
+            elif word.startswith("scripts/"):
                 assert word in SCRIPTS and (ROOT / word).is_file(), word
                 found.append((SCRIPTS[word], words[position + 1 :]))
             elif word == "hf-xmtc":

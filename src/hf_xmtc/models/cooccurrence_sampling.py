@@ -57,7 +57,7 @@ def draw_pairs(
     Returns:
         M = 3 pairs, related first, or 1. The order within a pair is random.
 
-    Source: LACO §3.4.1; γ of §4.3.
+    Source: LACO §3.4.1; γ of §4.4.
     """
     ordered, count = _compact(positives, num_labels)
     others = num_labels - count
