@@ -132,7 +132,7 @@ def test_l2_the_worked_example_of_plcp():
 
 
 def test_l3_the_worked_example_of_clcp():
-    _, positive = mark_positives(torch.tensor([[0, 2]]), 4)
+    positive = mark_positives(torch.tensor([[0, 2]]), 4)
     given = torch.tensor([[False, False, True, False]])
     logits = torch.tensor([[[1.0], [-1.0], [50.0], [0.0]]])
     assert clcp_loss(logits, positive, given, "sum").item() == pytest.approx(1.319671, abs=1e-6)
@@ -147,7 +147,7 @@ def test_l3_the_worked_example_of_clcp():
 
 
 def test_u11_the_loss_ignores_what_is_given_and_documents_without_labels():
-    _, positive = mark_positives(torch.tensor([[0, 2], [-100, -100], [1, -100]]), 4)
+    positive = mark_positives(torch.tensor([[0, 2], [-100, -100], [1, -100]]), 4)
     given = torch.tensor([[False, False, True, False], [False] * 4, [False, True, False, False]])
     logits = torch.randn(3, 4, 1, generator=torch.Generator().manual_seed(0))
     expected = clcp_loss(logits, positive, given)

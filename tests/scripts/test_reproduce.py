@@ -235,7 +235,9 @@ def test_recipes_are_understood(path, tmp_path):
     assert {name: found[name] for name in settings} == settings
     assert "#" not in json.dumps(settings)  # a comment without a space before it would be part of its value
     config_class, _ = family_named(settings["model_family"])
-    assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings.get("cornet_num_blocks", 0)
+    assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings.get(
+        "cornet_num_blocks", 0
+    )
 
 
 @pytest.mark.parametrize("dataset", ["eurlex-4k", "amazoncat-13k", "wiki-500k"])

@@ -23,6 +23,10 @@ class LACOConfig(JointConfig):
             ``padded``, padding included (authors' code; scores then depend on the batch).
         classifier_token: What a model without cross attention reads: ``pooler``, a tanh layer on the CLS token that starts from
             the encoder's own, or ``cls``, the state itself.
+        num_candidates: Labels that the encoder reads beside a text, chosen for it by a generator (`hf_xmtc.retrieval`) or by whoever
+            calls; 0 for all labels. For label sets of thousands and more.
+        label_term: Also score a label by its own state, l_j = w_j · c + b_j + u · tanh(W_y h_j + W_c c), by weights that all labels
+            share, so that rare labels gain. For candidates.
         auxiliary_task: ``none``, ``plcp``, ``clcp`` or ``both``; learnt beside the labels in training, never run in prediction.
         plcp_weight: Weight of the pairs' loss, a mean over pairs. 2 stands for the code's 1 on its two units.
         clcp_weight: Weight of the conditional loss, a mean over remaining labels. 10 stands for the code's 5 on two units.
@@ -45,6 +49,8 @@ class LACOConfig(JointConfig):
         "cross_attention_values": "normalized",
         "cross_attention_tokens": "all",
         "classifier_token": "pooler",
+        "num_candidates": 0,
+        "label_term": False,
         "auxiliary_task": "none",
         "plcp_weight": 2.0,
         "clcp_weight": 10.0,
@@ -66,6 +72,8 @@ class LACOConfig(JointConfig):
     cross_attention_values: str = "normalized"
     cross_attention_tokens: str = "all"
     classifier_token: str = "pooler"
+    num_candidates: int = 0
+    label_term: bool = False
     auxiliary_task: str = "none"
     plcp_weight: float = 2.0
     clcp_weight: float = 10.0
@@ -121,6 +129,7 @@ class LACOConfig(JointConfig):
                 f"auxiliary_task={self.auxiliary_task!r} asks about the states of labels, but with joint_embedding=False the encoder "
                 "reads no labels. Use auxiliary_task='none', or joint_embedding=True."
             )
+        self._check_candidates()
         if len(self.cross_attention_kernel) != 2 or min(self.cross_attention_kernel) < 1:
             raise ValueError(
                 f"cross_attention_kernel={self.cross_attention_kernel}, but it takes two sizes of at least 1: tokens and labels."
@@ -131,13 +140,47 @@ class LACOConfig(JointConfig):
                 f"{self.clcp_given_probability} between 0 and 1."
             )
 
+    def _check_candidates(self) -> None:
+        if self.label_term and not self.num_candidates:
+            raise ValueError(
+                "label_term=True, but it scores candidates and num_candidates=0. Give num_candidates, or leave it out."
+            )
+        if not self.num_candidates:
+            return
+        if self.num_candidates < 1:
+            raise ValueError(f"num_candidates={self.num_candidates}, but a model reads at least 1, or 0 for all labels.")
+        wanted = {
+            "joint_embedding": True,
+            "cross_attention": True,
+            "label_positions": "shared",
+            "cornet_num_blocks": 0,
+            "label_loss": "bce",
+        }
+        found = {
+            **{name: getattr(self, name) for name in wanted},
+            "labels of cross_attention_kernel": self.cross_attention_kernel[-1],
+        }
+        for name, value in {**wanted, "labels of cross_attention_kernel": 1}.items():
+            if found[name] != value:
+                raise ValueError(
+                    f"num_candidates={self.num_candidates} with {name}={found[name]!r}, but it must be {value!r}: candidates are "
+                    "another set of labels for every document, in no order."
+                )
+
+    @property
+    def num_label_tokens(self) -> int:
+        if not self.num_candidates:
+            return super().num_label_tokens
+        return self.num_candidates + int(self.sep_token_id is not None)
+
     @property
     def has_label_embedding(self) -> bool:
         return self.joint_embedding or self.cross_attention
 
     def activation_numbers_beside_encoder(self, num_tokens: int) -> int:
         # The filters' outputs for every token and label, and their gradients.
-        return 2 * num_tokens * self.num_labels * self.cross_attention_channels if self.cross_attention else 0
+        labels = self.num_candidates or self.num_labels
+        return 2 * num_tokens * labels * self.cross_attention_channels if self.cross_attention else 0
 
     @property
     def learns_pairs(self) -> bool:

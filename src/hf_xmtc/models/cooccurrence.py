@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 
 from .cooccurrence_sampling import LabelPairs
-from .label_positives import positive_ids
 
 __all__ = ["ConditionalHead", "PairHead", "clcp_loss", "mark_positives", "plcp_loss"]
 
@@ -83,11 +82,10 @@ def clcp_loss(logits: Tensor, positive: Tensor, given: Tensor, reduction: str = 
     return losses.sum() / (remaining > 0).sum().clamp(min=1)
 
 
-def mark_positives(labels: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
-    """Distinct positive ids (B, P), padded with -100, and the same as marks (B, L)."""
-    ids = positive_ids(labels, num_labels)
+def mark_positives(ids: Tensor, num_labels: int) -> Tensor:
+    """Marks (B, L) of distinct label ids (B, P) that are padded with -100."""
     marks = torch.zeros(len(ids), num_labels + 1, dtype=torch.bool, device=ids.device)
-    return ids, marks.scatter(1, ids.masked_fill(ids < 0, num_labels), True)[:, :num_labels]
+    return marks.scatter(1, ids.masked_fill(ids < 0, num_labels), True)[:, :num_labels]
 
 
 def _entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -54,7 +54,9 @@ class CrossAttention(nn.Module):
         self.padding = [size for width in reversed(kernel) for size in ((width - 1) // 2, width // 2)]
         self.similarity, self.values, self.masked = similarity, values, masked
 
-    def forward(self, document: Tensor, read: Tensor, labels: Tensor, counted: Tensor | None = None) -> CrossAttentionOutput:
+    def forward(
+        self, document: Tensor, read: Tensor, labels: Tensor, counted: Tensor | None = None, is_label: Tensor | None = None
+    ) -> CrossAttentionOutput:
         """Weigh and sum.
 
         Args:
@@ -62,6 +64,7 @@ class CrossAttention(nn.Module):
             read: True at tokens, False at padding, (B, D).
             labels: States of the labels, (B, L, H).
             counted: Tokens that take part, (B, D); by default all that are read.
+            is_label: True at labels, False at padding among them, (B, L); by default all are labels.
         """
         tokens, targets = document, labels
         if self.similarity == "cosine":
@@ -69,9 +72,14 @@ class CrossAttention(nn.Module):
         values = nn.functional.normalize(document, dim=-1, eps=1e-12) if self.values == "normalized" else document
         kept = (read if counted is None else counted) if self.masked else torch.ones_like(read)
         similarity = (tokens @ targets.mT) * kept[:, :, None]  # (B, D, L)
+        if is_label is not None:
+            similarity = similarity * is_label[:, None]
         # The maximum first: it is the same before and behind the ReLU, and this way the ReLU's copy is small.
         padded = nn.functional.pad(similarity[:, None], self.padding)
-        strongest = self.conv(padded).amax(dim=(1, 3)).relu()  # (B, D)
+        near = self.conv(padded).amax(dim=1)  # (B, D, L)
+        if is_label is not None:
+            near = near.masked_fill(~is_label[:, None], float("-inf"))
+        strongest = near.amax(dim=2).relu()  # (B, D)
         weights = strongest.tanh() * kept
         features = (weights[:, None] @ values).squeeze(1)
         return CrossAttentionOutput(features, weights, similarity, values)

@@ -21,7 +21,8 @@ class JointStates(NamedTuple):
         document: H_D: the text's tokens, then the separator that closes the sequence, then padding, (B, D, H).
         read: True where there is no padding, (B, D).
         is_word: True at the text's words: without CLS, separators and padding, (B, D).
-        labels: H_Y, (B, L, H); None where the encoder reads no labels.
+        labels: H_Y, (B, L, H), or (B, C, H) of candidates; None where the encoder reads no labels.
+        is_label: True at labels, False at padding of the candidates, (B, C); None where all labels are read.
         words: The text's tokens.
         hidden_states: Of every layer, (B, T + L + 1, H): the columns of the input, then labels and separator; None unless asked for.
         attentions: Attention weights of every layer, on request, (B, heads, T + L + 1, T + L + 1).
@@ -31,6 +32,7 @@ class JointStates(NamedTuple):
     read: Tensor
     is_word: Tensor
     labels: Tensor | None
+    is_label: Tensor | None
     words: AlignedWords
     hidden_states: tuple[Tensor, ...] | None
     attentions: tuple[Tensor, ...] | None
@@ -75,6 +77,7 @@ class JointModel(XMTCPreTrainedModel):
         attention_mask: Tensor | None = None,
         output_attentions: bool = False,
         output_hidden_states: bool = False,
+        candidate_ids: Tensor | None = None,
     ) -> JointStates:
         """Run the encoder over texts and labels.
 
@@ -83,25 +86,29 @@ class JointModel(XMTCPreTrainedModel):
             attention_mask: 1 at tokens, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
             output_attentions: Also return attention weights.
             output_hidden_states: Also return the hidden states of all layers.
+            candidate_ids: Labels to read in the place of all, (B, C), padded with -100.
 
         Raises:
-            ValueError: If texts are longer than the model takes.
+            ValueError: If texts are longer than the model takes, or label ids are unknown.
         """
         limit = self.max_input_tokens
         if limit is not None and input_ids.shape[1] > limit:
             raise ValueError(
-                f"The input has {input_ids.shape[1]} tokens but the model takes {limit} beside its {self.config.num_labels} labels. "
+                f"The input has {input_ids.shape[1]} tokens but the model takes {limit} beside its {self.config.num_label_tokens} label tokens. "
                 f"Tokenize with truncation=True and max_length={limit}."
             )
+        if candidate_ids is not None:
+            self.label_head.check_label_ids("The candidates", candidate_ids)
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)
         asked = (output_attentions, output_hidden_states)
         if self.config.joint_embedding:
-            output = run_backbone(self.backbone, *asked, **self._joint_inputs(words))
+            output = run_backbone(self.backbone, *asked, **self._joint_inputs(words, candidate_ids))
         else:
             output = run_backbone(self.backbone, *asked, input_ids=words.ids, attention_mask=words.read.long())
         states = output.last_hidden_state
         num_words = words.ids.shape[1]
-        labels = states[:, num_words : num_words + self.config.num_labels] if self.config.joint_embedding else None
+        num_labels = self.config.num_labels if candidate_ids is None else candidate_ids.shape[1]
+        labels = states[:, num_words : num_words + num_labels] if self.config.joint_embedding else None
         document, read = self._document_states(states, words)
         special = [token for token in (self.config.cls_token_id, self.config.sep_token_id) if token is not None]
         is_word = words.mask & ~torch.isin(words.ids, torch.tensor(special, device=words.ids.device))
@@ -110,6 +117,7 @@ class JointModel(XMTCPreTrainedModel):
             read=read,
             is_word=nn.functional.pad(is_word, (0, document.shape[1] - num_words)),
             labels=labels,
+            is_label=None if candidate_ids is None else candidate_ids >= 0,
             words=words,
             hidden_states=tuple(_in_input_columns(words, state, (1,)) for state in output.hidden_states)
             if output_hidden_states
@@ -119,11 +127,16 @@ class JointModel(XMTCPreTrainedModel):
             else None,
         )
 
-    def _joint_inputs(self, words: AlignedWords) -> dict[str, Tensor]:
+    def _joint_inputs(self, words: AlignedWords, candidate_ids: Tensor | None = None) -> dict[str, Tensor]:
         """What the encoder reads: the text's columns, then the labels, then the closing separator."""
         config, table = self.config, self.get_input_embeddings()
-        num_documents, num_labels = len(words.ids), config.num_labels
-        parts = [table(words.ids), self.label_embedding.weight.expand(num_documents, -1, -1)]
+        num_documents = len(words.ids)
+        if candidate_ids is None:
+            labels = self.label_embedding.weight.expand(num_documents, -1, -1)
+        else:
+            labels = self.label_embedding(candidate_ids.clamp(min=0))
+        num_labels = labels.shape[1]
+        parts = [table(words.ids), labels]
         if config.sep_token_id is not None:
             closing = torch.tensor([config.sep_token_id], device=words.ids.device)
             parts.append(table(closing).expand(num_documents, -1, -1))
@@ -134,7 +147,10 @@ class JointModel(XMTCPreTrainedModel):
             behind = behind.expand(num_documents, -1)
         else:
             behind = words.lengths[:, None] + torch.arange(num_labels + num_closing, device=words.ids.device)
-        real = torch.cat([words.read, torch.ones_like(behind, dtype=torch.bool)], dim=1)
+        there = torch.ones_like(behind, dtype=torch.bool)
+        if candidate_ids is not None:
+            there[:, :num_labels] = candidate_ids >= 0
+        real = torch.cat([words.read, there], dim=1)
         inputs = {
             "inputs_embeds": torch.cat(parts, dim=1),
             "position_ids": torch.cat([text, behind], dim=1) + first_position(config.backbone_config),

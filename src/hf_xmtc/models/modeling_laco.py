@@ -5,11 +5,13 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from .backbones import refuse_segments
+from .candidates import LabelTerm, best_candidates, candidate_loss, places_among
 from .configuration_laco import LACOConfig
 from .cooccurrence import ConditionalHead, PairHead, clcp_loss, mark_positives, plcp_loss
 from .cooccurrence_sampling import draw_given, draw_pairs, mix_seeds
 from .cross_attention import CrossAttention, CrossAttentionOutput
 from .joint_model import JointModel, JointStates
+from .label_positives import positive_ids
 from .modeling_xmtc import XMTCOutput
 
 __all__ = ["LACOForXMTC"]
@@ -44,6 +46,7 @@ class LACOForXMTC(JointModel):
             self.pair_head = PairHead(width, config.auxiliary_units, config.classifier_dropout)
         if config.learns_conditions:
             self.conditional_head = ConditionalHead(width, config.auxiliary_units, config.clcp_head == "plain")
+        self.label_term = LabelTerm(width) if config.label_term else None
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.build_label_scorer(width)
         self.post_init()
@@ -70,7 +73,7 @@ class LACOForXMTC(JointModel):
         """The cross attention between a document's tokens and the labels."""
         labels = self.label_embedding.weight.expand(len(states.document), -1, -1) if states.labels is None else states.labels
         counted = states.is_word if self.config.cross_attention_tokens == "words" else None
-        return self.cross_attention(states.document, states.read, labels, counted)
+        return self.cross_attention(states.document, states.read, labels, counted, states.is_label)
 
     def encode(self, states: JointStates) -> Tensor:
         """What the label head reads, (B, H): c of equation 2, or the CLS token."""
@@ -85,6 +88,7 @@ class LACOForXMTC(JointModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        candidate_ids: Tensor | None = None,
         document_seeds: Tensor | None = None,
         top_k: int | None = None,
         output_attentions: bool | None = None,
@@ -98,6 +102,9 @@ class LACOForXMTC(JointModel):
             attention_mask: 1 at tokens, 0 at padding, (B, T).
             token_type_ids: Segment ids as the tokenizer gives them for one text: 0 everywhere, (B, T).
             labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
+            candidate_ids: Labels to score for each document, (B, C), padded with -100, in any order; a model with ``num_candidates``
+                needs them, any other takes all labels without. The loss is then that of the candidates: labels of a document that are
+                not among them add nothing. The output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
             document_seeds: One number per document and visit, (B,) int64, that decides what the auxiliary tasks ask in training; by
                 default it is drawn.
             top_k: Return scores and ids of the best labels instead of logits of all.
@@ -108,28 +115,64 @@ class LACOForXMTC(JointModel):
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         refuse_segments(token_type_ids, 1)
-        states = self.read_jointly(input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states))
-        features = self.dropout(self.encode(states))
-        output = self.score(features, labels, top_k, hidden_states=states.hidden_states, attentions=states.attentions)
+        if candidate_ids is None and self.config.num_candidates:
+            raise ValueError(
+                f"The model scores candidates (num_candidates={self.config.num_candidates}), and none were given. Give candidate_ids "
+                "(documents, candidates), for example from hf_xmtc.retrieval.CandidateGenerator."
+            )
+        states = self.read_jointly(
+            input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states), candidate_ids
+        )
+        features, extra = (
+            self.dropout(self.encode(states)),
+            {"hidden_states": states.hidden_states, "attentions": states.attentions},
+        )
+        if candidate_ids is None:
+            output = self.score(features, labels, top_k, **extra)
+        else:
+            output = self._score_candidates(features, states.labels, candidate_ids, labels, top_k, extra)
         if self.training and labels is not None and self.config.auxiliary_task != "none":
-            output["loss"] = output.loss + self._auxiliary_loss(states.labels, labels, document_seeds)
+            loss = self._auxiliary_loss(states.labels, labels, document_seeds, candidate_ids)
+            output["loss"] = output.loss + loss
         return output if return_dict is not False else output.to_tuple()
 
     def visit_seeds(self, document_seeds: Tensor, epoch: int) -> Tensor:
         """What `forward` takes as ``document_seeds`` in an epoch, from one number per document, (B,)."""
         return mix_seeds(document_seeds, epoch if self.config.auxiliary_sampling == "visit" else 0)
 
-    def _auxiliary_loss(self, label_states: Tensor, labels: Tensor, seeds: Tensor | None) -> Tensor:
-        config, loss = self.config, label_states.new_zeros(())
-        positives, marked = mark_positives(labels, config.num_labels)
+    def _score_candidates(
+        self, features: Tensor, states: Tensor, candidate_ids: Tensor, labels: Tensor | None, top_k: int | None, extra: dict
+    ) -> XMTCOutput:
+        """Scores of candidates whose states are (B, C, H), best first, and the loss over them."""
+        logits = self.label_head.raw_logits_of(features, candidate_ids.clamp(min=0))
+        if self.label_term is not None:
+            logits = logits + self.label_term(features, states)
+        loss = None
+        if labels is not None:
+            loss = candidate_loss(
+                logits, candidate_ids, positive_ids(labels, self.config.num_labels), self.config.loss_reduction
+            )
+            if top_k == 0:
+                return XMTCOutput(loss=loss, **extra)
+        scores, label_ids = best_candidates(logits, candidate_ids, candidate_ids.shape[1] if top_k is None else top_k)
+        return XMTCOutput(loss=loss, top_scores=scores, top_labels=label_ids, **extra)
+
+    def _auxiliary_loss(
+        self, label_states: Tensor, labels: Tensor, seeds: Tensor | None, candidate_ids: Tensor | None = None
+    ) -> Tensor:
+        config, loss, num_labels = self.config, label_states.new_zeros(()), label_states.shape[1]
+        positives = positive_ids(labels, config.num_labels)
+        if candidate_ids is not None:
+            positives = places_among(candidate_ids, positives)
+        marked = mark_positives(positives, num_labels)
         if seeds is None:
             seeds = torch.randint(2**62, (len(labels),), device=labels.device)
         pair_weight, condition_weight = config.auxiliary_weights
         if self.pair_head is not None:
-            pairs = draw_pairs(positives, config.num_labels, seeds, config.plcp_pairs, config.plcp_single_label)
+            pairs = draw_pairs(positives, num_labels, seeds, config.plcp_pairs, config.plcp_single_label)
             loss = loss + pair_weight * plcp_loss(self.pair_head(label_states, pairs.label_ids), pairs)
         if self.conditional_head is not None:
-            given = draw_given(positives, config.num_labels, seeds, config.clcp_given, config.clcp_given_probability)
+            given = draw_given(positives, num_labels, seeds, config.clcp_given, config.clcp_given_probability)
             logits, reduction = self.conditional_head(label_states, given), "sum" if config.literal_equation_7 else "mean"
             loss = loss + condition_weight * clcp_loss(logits, marked, given, reduction)
         return loss
@@ -164,7 +207,7 @@ class LACOForXMTC(JointModel):
             ValueError: If the model has not learnt CLCP.
         """
         self._refuse_without(self.conditional_head, "clcp")
-        _, marked = mark_positives(given, self.config.num_labels)
+        marked = mark_positives(positive_ids(given, self.config.num_labels), self.config.num_labels)
         return _probability(self.conditional_head(self.read_jointly(input_ids, attention_mask).labels, marked))
 
     def _refuse_without(self, head: nn.Module | None, task: str) -> None:

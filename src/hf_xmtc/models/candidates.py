@@ -1,0 +1,125 @@
+"""Scores, loss and training sets of candidates: the few labels that a model looks at for a document."""
+
+import torch
+from torch import Tensor, nn
+
+from .cooccurrence_sampling import uniform_numbers
+
+__all__ = ["LabelTerm", "best_candidates", "candidate_loss", "places_among", "training_candidates"]
+
+
+class LabelTerm(nn.Module):
+    """u · tanh(W_y h_j + W_c c): a score of label j by its state h_j and the document's vector c, with weights for all labels.
+
+    Args:
+        hidden_size: Width H.
+    """
+
+    def __init__(self, hidden_size: int):
+        super().__init__()
+        self.of_label = nn.Linear(hidden_size, hidden_size)
+        self.of_document = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.output = nn.Linear(hidden_size, 1, bias=False)
+
+    def forward(self, features: Tensor, states: Tensor) -> Tensor:
+        """Scores (B, C) of labels with states (B, C, H) for documents (B, H)."""
+        return self.output((self.of_label(states) + self.of_document(features)[:, None]).tanh()).squeeze(-1)
+
+
+def best_candidates(logits: Tensor, candidate_ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k best candidates of each document, equal logits going to the lower label id.
+
+    Args:
+        logits: (B, C).
+        candidate_ids: Their label ids, padded with -100.
+        k: Labels per document; all candidates where there are fewer.
+
+    Returns:
+        Scores (after the sigmoid) and label ids, (B, min(k, C)), best first; at padding 0 and -100.
+
+    Raises:
+        ValueError: If k is less than 1.
+    """
+    if k < 1:
+        raise ValueError(f"top_k={k}, but it must be at least 1. Leave it out for all candidates.")
+    ids, by_id = candidate_ids.sort(dim=1, stable=True)
+    logits = logits.detach().gather(1, by_id).masked_fill(ids < 0, float("-inf"))
+    values, by_value = logits.sort(dim=1, descending=True, stable=True)
+    return values[:, :k].sigmoid(), ids.gather(1, by_value)[:, :k]
+
+
+def candidate_loss(logits: Tensor, candidate_ids: Tensor, positives: Tensor, reduction: str) -> Tensor:
+    """Binary cross-entropy of the candidates: summed and averaged over documents (``sum_labels``), or over candidates (``mean``).
+
+    Args:
+        logits: (B, C).
+        candidate_ids: (B, C), padded with -100.
+        positives: Label ids (B, P), padded with -100.
+        reduction: ``sum_labels`` or ``mean``.
+    """
+    there = candidate_ids >= 0
+    target = _is_among(candidate_ids, positives).to(logits.dtype)
+    losses = nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none") * there
+    return losses.sum() / (there.sum() if reduction == "mean" else torch.tensor(len(logits))).clamp(min=1)
+
+
+def places_among(candidate_ids: Tensor, positives: Tensor) -> Tensor:
+    """Where positives (B, P) stand among candidates (B, C): places, (B, P), -100 for those that are none and for padding."""
+    same = (positives[:, :, None] == candidate_ids[:, None]) & (positives >= 0)[:, :, None]
+    return torch.where(same.any(dim=2), same.to(torch.int8).argmax(dim=2), -100)
+
+
+def training_candidates(
+    candidate_ids: Tensor,
+    positives: Tensor,
+    seeds: Tensor,
+    injection_rate: float,
+    num_random: int,
+    label_shares: Tensor,
+) -> Tensor:
+    """What a training document's candidates are made of: the generator's list, missing positives, random labels.
+
+    A positive that the generator has missed is put in with ``injection_rate``. Alone it would stand out among labels that fit each
+    other, and "odd" would be learnt as "right"; so random labels, drawn as often as they occur in training and nearly all of them
+    wrong, are put in too. All of them take the places of the generator's last negatives, so there are as many candidates as in
+    prediction, and they are shuffled.
+
+    Args:
+        candidate_ids: The generator's labels, best first, (B, C), padded with -100; it must not have seen the document's own labels.
+        positives: Label ids, (B, P), padded with -100.
+        seeds: One number per document and visit, (B,).
+        injection_rate: Chance of a missing positive to be put in.
+        num_random: Random labels.
+        label_shares: Share of each label among all positives of the training data, (L,).
+
+    Returns:
+        (B, C).
+
+    Source: our design for what LACO §6 calls scheduled label sampling.
+    """
+    num_documents, width = candidate_ids.shape
+    # In an order that padding does not change, or what is drawn for a document would depend on its neighbours.
+    positives = positives.sort(dim=1, descending=True).values
+    # Numbers of as many streams, for the same reason: their places count.
+    chances = uniform_numbers(seeds, positives.shape[1], stream=2)
+    injected = positives.masked_fill(_is_among(positives, candidate_ids) | (chances >= injection_rate), -100)
+    bounds = label_shares.cumsum(0)
+    drawn = torch.searchsorted(bounds / bounds[-1], uniform_numbers(seeds, num_random, stream=3))
+    drawn = drawn.clamp(max=len(label_shares) - 1)
+    # A random label must not tell a positive that was not put in, nor stand twice.
+    drawn = drawn.masked_fill(_is_among(drawn, positives) | _is_among(drawn, candidate_ids), -100)
+    earlier = torch.ones(num_random, num_random, dtype=torch.bool, device=drawn.device).tril(-1)
+    drawn = drawn.masked_fill(((drawn[:, :, None] == drawn[:, None]) & earlier).any(dim=2), -100)
+
+    pool = torch.cat([candidate_ids, injected, drawn], dim=1)
+    rank = torch.arange(width, device=pool.device).expand(num_documents, -1)
+    rank = rank.masked_fill(_is_among(candidate_ids, positives), -1)  # positives stay
+    order = torch.cat([rank, torch.full_like(torch.cat([injected, drawn], dim=1), -1)], dim=1)
+    order = order.masked_fill(pool < 0, width)
+    kept = pool.gather(1, order.argsort(dim=1, stable=True)[:, :width])
+    return kept.gather(1, uniform_numbers(seeds, width, stream=4).argsort(dim=1))
+
+
+def _is_among(ids: Tensor, others: Tensor) -> Tensor:
+    """True at ids (B, A) that are among others (B, O); never at padding."""
+    return ((ids[:, :, None] == others[:, None]) & (ids >= 0)[:, :, None]).any(dim=2)
