@@ -107,7 +107,7 @@ def test_the_command_of_the_wheel_is_there():
 
 
 # Modules whose distribution has another name.
-_DISTRIBUTIONS = {"yaml": "pyyaml"}
+_DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn"}
 # Parts of the package that the base install runs; the rest needs the extra `train`.
 _BASE_PARTS = ("models", "tokenization", "metrics", "hub")
 
@@ -123,12 +123,16 @@ def _third_party_imports(paths) -> set[str]:
 
 def test_every_package_that_is_imported_is_a_declared_dependency():
     project = _settings()["project"]
-    base, train = (
+    extras = project["optional-dependencies"]
+    base, train, retrieval = (
         {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
-        for requirements in (project["dependencies"], project["optional-dependencies"]["train"])
+        for requirements in (project["dependencies"], extras["train"], extras["retrieval"])
     )
-    imported = _third_party_imports(PACKAGE.rglob("*.py"))
+    files = set(PACKAGE.rglob("*.py"))
+    of_retrieval = set((PACKAGE / "retrieval").rglob("*.py"))
+    imported = _third_party_imports(files - of_retrieval)
     assert {"torch", "pyarrow", "pyyaml"} <= imported
     assert imported - base - train == set()
+    assert _third_party_imports(of_retrieval) - base - retrieval == set()
     in_base_parts = _third_party_imports(path for part in _BASE_PARTS for path in (PACKAGE / part).rglob("*.py"))
     assert in_base_parts - base == set()

@@ -9,7 +9,7 @@ import datasets
 import pytest
 import torch
 
-import hf_xmtc.commands.train as command
+from hf_xmtc.commands import reopening
 from small_corpus import write_corpus
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "train.py"
@@ -79,4 +79,4 @@ def train(own_caches, corpus_folder):
 @pytest.fixture
 def unchecked(monkeypatch):
     """Leave out opening the folder in a fresh process, which takes seconds."""
-    monkeypatch.setattr(command, "check_reopens", lambda *args: 0.0)
+    monkeypatch.setattr(reopening, "check_reopens", lambda *args, **settings: 0.0)

@@ -11,7 +11,8 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xmtc import LabelNames
-from hf_xmtc.commands.output_folder import OutputFolder, check_reopens
+from hf_xmtc.commands.output_folder import OutputFolder
+from hf_xmtc.commands.reopening import check_reopens
 
 RECIPE = {"seed": 1, "dataset": "demo", "label_file": None}
 

@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, PreTra
 
 import hf_xmtc.commands.train as command
 from hf_xmtc import load_xmtc_dataset
+from hf_xmtc.commands import reopening
 from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.hub.verify import check_model_folder
 from hf_xmtc.training import XMTCTrainer
@@ -180,14 +181,14 @@ def test_a_run_stopped_before_its_first_checkpoint_can_be_replaced(train, unchec
 
 
 def test_a_folder_that_does_not_reopen_is_not_finished(train, monkeypatch, tmp_path):
-    def fail(*args):
+    def fail(*args, **settings):
         raise RuntimeError("does not open")
 
-    monkeypatch.setattr(command, "check_reopens", fail)
+    monkeypatch.setattr(reopening, "check_reopens", fail)
     with pytest.raises(RuntimeError, match="does not open"):
         train(tmp_path / "run", num_train_epochs=1)
     assert not (tmp_path / "run" / "metrics.json").exists()
-    monkeypatch.setattr(command, "check_reopens", lambda *args: 0.0)
+    monkeypatch.setattr(reopening, "check_reopens", lambda *args, **settings: 0.0)
     assert "Resuming from checkpoint-6." in train(tmp_path / "run", num_train_epochs=1)
     assert (tmp_path / "run" / "metrics.json").exists()
 
@@ -414,14 +415,14 @@ def test_a_length_that_the_backbone_cannot_take_is_refused_before_training(train
 def test_the_check_compares_full_precision_after_training_in_bf16(train, monkeypatch, tmp_path):
     compared = []
 
-    def compare(folder, texts, labels, scores):
+    def compare(folder, texts, labels, scores, **settings):
         tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True, top_k=None)
         for text, row, own in zip(texts, labels, scores, strict=True):
             answer = {entry["label"]: entry["score"] for entry in tagger(text)}
             compared.append(max(abs(answer[label] - score) for label, score in zip(row, own, strict=True)))
         return max(compared)
 
-    monkeypatch.setattr(command, "check_reopens", compare)
+    monkeypatch.setattr(reopening, "check_reopens", compare)
     train(tmp_path / "run", bf16=True, max_steps=2)
     assert len(compared) == 5 and max(compared) < 1e-5
 

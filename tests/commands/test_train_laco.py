@@ -12,6 +12,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
 
 from hf_xmtc.hub import check_model_folder
+from hf_xmtc.retrieval import CandidateGenerator
 from small_corpus import WORDS
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
@@ -143,3 +144,22 @@ def test_options_for_label_matrices_are_refused_for_a_family_without_any(train, 
 def test_label_tokens_are_asked_for_only_where_labels_are_read(train, unchecked, tmp_path):
     with pytest.raises(SystemExit, match="a model of the family bertxml reads no labels. Leave it out"):
         train(tmp_path / "run", label_embedding_start="text")
+
+
+def test_a_model_of_candidates_is_trained_beside_its_generator_and_opens_again(train, tmp_path):
+    folder = tmp_path / "run"
+    overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4, "label_term": True, "auxiliary_task": "clcp"})
+    train(folder, **{**SCRATCH, "config_overrides": overrides}, model_family="laco", num_random_candidates=1)
+    check_model_folder(folder).raise_for_problems()
+    metrics = json.loads((folder / "metrics.json").read_text())["test"]
+    assert 0.5 < metrics["candidate_recall"] <= 1 and metrics["num_candidates"] == 4
+    assert metrics["R@5"] <= metrics["candidate_recall"] + 1e-9
+    assert {"generator_nDCG@5", "generator_P@1"} <= set(metrics)
+    generator = CandidateGenerator.load(folder / "candidates")
+    ids, _ = generator.candidates(["cat song"], 4)
+    names = json.loads((folder / "labels.json").read_text())
+    chosen = [names[label] for label in ids[0]]
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
+    assert {answer["label"] for answer in tagger("cat song", candidates=chosen, top_k=None)} == set(chosen)
+    with pytest.raises(ValueError, match="num_candidates=4.*and none were given"):
+        tagger("cat song")

@@ -138,7 +138,7 @@ def test_ac34_a_long_text_is_cut_even_where_the_tokenizer_states_no_limit(tiny_m
         (
             {"return_all_scores": True},
             TypeError,
-            "Unknown argument return_all_scores: this pipeline takes top_k, threshold, max_length",
+            "Unknown argument return_all_scores: this pipeline takes top_k, threshold, candidates, max_length",
         ),
         ({"function_to_apply": "softmax", "truncation": True}, TypeError, "Unknown arguments function_to_apply, truncation"),
         ({"top_k": 0}, ValueError, "top_k=0, but it must be a whole number of at least 1"),

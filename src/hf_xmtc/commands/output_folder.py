@@ -1,10 +1,8 @@
-"""The folder a training run leaves: guarded before, written after, and reopened in a fresh process at the end."""
+"""The folder a training run leaves: guarded before and written after."""
 
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from hf_xmtc.models.label_names import LabelNames
 
 from .json_files import write_json
 
-__all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder", "check_reopens"]
+__all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder"]
 
 RECIPE_FILE = "recipe.json"
 METRICS_FILE = "metrics.json"
@@ -138,59 +136,3 @@ class OutputFolder:
 def _lists(values: np.ndarray, ends: np.ndarray, kind: pa.DataType) -> pa.ListArray:
     """Rows of a list column from all values in a row and the places where each list ends, 0 in front."""
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(values, kind))
-
-
-# Runs in a process of its own, where hf_xmtc cannot be imported: what a stranger's machine would do.
-_REOPEN = """
-import json, sys
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "hf_xmtc":
-            raise ImportError("hf_xmtc is not there")
-sys.meta_path.insert(0, Block())
-from transformers import pipeline
-texts, labels = json.load(sys.stdin)
-tagger = pipeline("text-classification", model=sys.argv[1], trust_remote_code=True, top_k=None, device="cpu")
-answers = [{entry["label"]: entry["score"] for entry in tagger(text)} for text in texts]
-print("SCORES" + json.dumps([[answer[label] for label in row] for answer, row in zip(answers, labels)]))
-"""
-
-
-def check_reopens(
-    folder: str | os.PathLike, texts: list[str], labels: list[list[str]], scores: list[list[float]], tolerance: float = 1e-4
-) -> float:
-    """Open a model folder in a fresh process without hf_xmtc and compare its scores.
-
-    Args:
-        folder: Model folder.
-        texts: A few documents.
-        labels: Labels that this process has scored for each.
-        scores: Their scores.
-        tolerance: Largest difference that is no fault.
-
-    Returns:
-        Largest difference of a score.
-
-    Raises:
-        RuntimeError: If the folder does not open, lacks a label, or a score differs by more than ``tolerance``.
-    """
-    answer = subprocess.run(
-        [sys.executable, "-c", _REOPEN, os.fspath(folder)],
-        input=json.dumps([texts, labels]),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "WORLD_SIZE": "1"},
-        check=False,
-    )
-    lines = [line for line in answer.stdout.splitlines() if line.startswith("SCORES")]
-    if answer.returncode or not lines:
-        raise RuntimeError(f"The model folder {folder} does not open in a fresh process:\n{answer.stderr[-3000:]}")
-    largest = 0.0
-    for reopened, row, own in zip(json.loads(lines[0].removeprefix("SCORES")), labels, scores, strict=True):
-        for label, reopened_score, score in zip(row, reopened, own, strict=True):
-            largest = max(largest, abs(reopened_score - score))
-            if not abs(reopened_score - score) <= tolerance:  # so that nan is a difference too
-                raise RuntimeError(
-                    f"After reopening {folder}, the label {label!r} has the score {reopened_score} instead of {score}."
-                )
-    return largest

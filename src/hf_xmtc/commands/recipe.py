@@ -140,6 +140,11 @@ class ModelArguments:
         return "num_cls_tokens" in _field_names(config_class)
 
     @property
+    def num_candidates(self) -> int:
+        """Labels that the model scores for each document; 0 for all."""
+        return int(self.config_settings().get("num_candidates", 0))
+
+    @property
     def reads_labels(self) -> bool:
         """Whether the family has an embedding for each label."""
         return issubclass(family_named(self.model_family)[1], JointModel)

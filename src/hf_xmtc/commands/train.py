@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import transformers
-from datasets import Dataset, DatasetDict
+from datasets import DatasetDict
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 from transformers.trainer_utils import PredictionOutput
@@ -28,7 +28,7 @@ from hf_xmtc.data import (
 )
 from hf_xmtc.hub import card_from_folder, push_folder
 from hf_xmtc.models.backbones import pretrained_config
-from hf_xmtc.models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
 from hf_xmtc.training import (
     XMTCTrainer,
@@ -41,16 +41,14 @@ from hf_xmtc.training import (
 from hf_xmtc.training.label_sharding import num_parameters
 
 from .families import family_named
-from .output_folder import OutputFolder, check_reopens
+from .output_folder import OutputFolder
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
 from .recipe import Recipe, parse_recipe
+from .reopening import check_folder, score_some
 
 __all__ = ["main", "train"]
 
 logger = logging.getLogger(__name__)
-
-# Documents whose scores are compared after reopening the folder.
-NUM_CHECKED = 5
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -98,6 +96,13 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         info = label_info_of(data)
         tokenizer = _build_tokenizer(recipe, data)
         tokenized, truncated = tokenize_dataset(data, tokenizer, recipe.data.max_length_tokens)
+        generator, of_generator = None, {}
+        if recipe.model.num_candidates:
+            from .candidate_columns import add_candidates  # not at the top: other models do without scikit-learn
+
+            tokenized, generator, of_generator = add_candidates(
+                data, tokenized, info.num_labels, recipe.model.num_candidates
+            )
     statistics = dataset_statistics(data)
     say(args, summarize_statistics(statistics))
     for split, count in truncated.items():
@@ -141,13 +146,16 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
     if args.tune_threshold != "none":
         trainer.tune_thresholds(tokenized["validation"])
     metrics, predictions = _evaluate(trainer, tokenized)
+    metrics = {split: {**values, **of_generator.get(split, {})} for split, values in metrics.items()}
     metrics["train"] = figures
     # In all processes, because each may hold a part of the labels.
     trainer.save_model(str(folder.path))
-    checked = _score_some(trainer, tokenized)
+    checked = score_some(trainer, tokenized)
     if args.should_save:
+        if generator is not None:
+            generator.save(folder.path / "candidates")
         _write_folder(folder, trainer, metrics, predictions, info, recipe)
-        _check_folder(folder, checked, data, info)
+        check_folder(folder.path, checked, data, info, as_candidates=generator is not None)
         folder.finish(metrics)
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
         if push_to_hub:
@@ -348,31 +356,6 @@ def _write_folder(
     (folder.path / "training_log.json").write_text(json.dumps(trainer.state.log_history, indent=1) + "\n", encoding="utf-8")
     card = card_from_folder(folder.path, metrics=metrics)
     (folder.path / "README.md").write_text(str(card), encoding="utf-8")
-
-
-def _split_to_check(splits: DatasetDict) -> Dataset:
-    """The first documents of the last split there is."""
-    rows = next(splits[split] for split in ("test", "validation", "train") if split in splits)
-    return rows.select(range(min(NUM_CHECKED, len(rows))))
-
-
-def _score_some(trainer: XMTCTrainer, tokenized: DatasetDict) -> XMTCOutput:
-    """Scores of a few documents by the model in memory, in full precision whatever training used."""
-    features = [{"input_ids": ids} for ids in _split_to_check(tokenized)["input_ids"]]
-    model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False).eval()
-    batch = {name: tensor.to(model.device) for name, tensor in trainer.data_collator(features).items()}
-    with torch.no_grad():
-        return model(**batch, top_k=trainer.args.eval_top_k)
-
-
-def _check_folder(folder: OutputFolder, output: XMTCOutput, data: DatasetDict, info: LabelInfo) -> None:
-    """Compare the folder with what the model in memory has answered (`_score_some`)."""
-    labels = [[info.names[label_id] for label_id in row] for row in output.top_labels.tolist()]
-    difference = check_reopens(folder.path, list(_split_to_check(data)["text"]), labels, output.top_scores.tolist())
-    logger.info(
-        f"Reopened {folder.path} in a fresh process without hf_xmtc: the scores of {len(labels)} documents agree "
-        f"(largest difference {difference:.1e})."
-    )
 
 
 def _closing_words(folder: OutputFolder, metrics: dict) -> str:

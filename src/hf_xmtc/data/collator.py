@@ -21,7 +21,8 @@ class XMTCDataCollator:
 
     A batch holds ``input_ids`` and ``attention_mask`` (B, T), ``token_type_ids`` only where the features have them, and,
     where the features have labels, ``labels`` (B, P): the positive label ids of each document in int64, padded with -100,
-    with P ≥ 1 even if no document has a label. Documents × labels are never stored densely. ``document_seeds`` (B,) are passed on.
+    with P ≥ 1 even if no document has a label. Documents × labels are never stored densely. ``document_seeds`` (B,) and ``candidate_ids`` (B, C),
+    padded with -100, are passed on.
 
     Ids from ``num_labels`` on (labels that only evaluation data has) are left out of ``labels``, so no loss sees them;
     metrics need them, and get them with ``keep_unseen=True``.
@@ -58,6 +59,8 @@ class XMTCDataCollator:
         batch = self._pad_inputs(features)
         if "document_seeds" in features[0]:
             batch["document_seeds"] = torch.tensor([feature["document_seeds"] for feature in features])
+        if "candidate_ids" in features[0]:
+            batch["candidate_ids"] = _padded([_checked_ids(feature["candidate_ids"]) for feature in features])
         with_labels = sum("labels" in feature for feature in features)
         if with_labels:
             if with_labels != len(features):
@@ -100,10 +103,7 @@ class XMTCDataCollator:
         ids = [self._ids_of_multi_hot(row) if self.label_format == "multi_hot" else _checked_ids(row) for row in rows]
         if not self.keep_unseen:
             ids = [row[row < self.num_labels] for row in ids]
-        padded = torch.full((len(ids), max([1, *map(len, ids)])), _PADDING_LABEL, dtype=torch.long)  # (B, P)
-        for document, row in enumerate(ids):
-            padded[document, : len(row)] = torch.from_numpy(row)
-        return padded
+        return _padded(ids)
 
     def _ids_of_multi_hot(self, row: Any) -> np.ndarray:
         values = np.asarray(row)
@@ -119,6 +119,14 @@ class XMTCDataCollator:
                 "Are these label ids? Then use label_format='ids'."
             )
         return np.flatnonzero(values)
+
+
+def _padded(rows: Sequence[np.ndarray]) -> Tensor:
+    """Ids of each document, (B, P) int64, padded with -100."""
+    padded = torch.full((len(rows), max([1, *map(len, rows)])), _PADDING_LABEL, dtype=torch.long)
+    for document, row in enumerate(rows):
+        padded[document, : len(row)] = torch.from_numpy(row)
+    return padded
 
 
 def _checked_ids(row: Any) -> np.ndarray:

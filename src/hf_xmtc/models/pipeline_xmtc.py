@@ -1,6 +1,7 @@
 """`XMTCPipeline`: texts in, ranked labels out."""
 
 import difflib
+from inspect import signature
 from itertools import compress
 from typing import Any
 
@@ -32,6 +33,7 @@ class XMTCPipeline(Pipeline):
         top_k: Labels per text, 5 by default; None for all.
         threshold: Answer with the labels whose score is above it, at most ``top_k`` where that is given too: a number, or ``"model"``
             for the predicted set by the thresholds saved with the model (0.5 unless they were tuned). A text may have none.
+        candidates: Score these labels alone, by models that score candidates (LACO); needed where a model has ``num_candidates``.
         max_length: Tokens per text after which it is cut; the model's limit by default.
     """
 
@@ -54,11 +56,11 @@ class XMTCPipeline(Pipeline):
             self.tokenizer.model_max_length = limit
 
     def _sanitize_parameters(self, **parameters: Any) -> tuple[dict, dict, dict]:
-        unknown = sorted(set(parameters) - {"top_k", "threshold", "max_length"})
+        unknown = sorted(set(parameters) - {"top_k", "threshold", "candidates", "max_length"})
         if unknown:
             raise TypeError(
                 f"Unknown argument{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}: this pipeline takes top_k, "
-                "threshold, max_length and batch_size. Texts are always cut at the model's limit, and scores are always sigmoids."
+                "threshold, candidates, max_length and batch_size. Texts are always cut at the model's limit, and scores are always sigmoids."
             )
         top_k = parameters.get("top_k", DEFAULT_TOP_K)
         if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
@@ -79,16 +81,19 @@ class XMTCPipeline(Pipeline):
                 )
             if limit is not None and max_length > limit:
                 raise ValueError(f"max_length={max_length}, but the model takes {limit} tokens. Lower it or leave it out.")
+        forward = {key: parameters[key] for key in ("top_k", "threshold") if key in parameters}
+        if parameters.get("candidates") is not None:
+            forward["candidate_ids"] = self._candidate_ids(parameters["candidates"])
         # Only what the caller named is returned: the rest keeps its value from the pipeline's construction.
         preprocess = {key: parameters[key] for key in ("max_length",) if key in parameters}
-        return preprocess, {key: parameters[key] for key in ("top_k", "threshold") if key in parameters}, {}
+        return preprocess, forward, {}
 
     def __call__(self, inputs: str | list[str], **kwargs: Any) -> list:
         """Tag one text or a list of texts.
 
         Args:
             inputs: A text, or a list (or any iterable such as a `datasets` column) of texts.
-            kwargs: ``top_k``, ``threshold``, ``max_length`` and ``batch_size``.
+            kwargs: ``top_k``, ``threshold``, ``candidates``, ``max_length`` and ``batch_size``.
 
         Returns:
             For a text a list of ``{"label", "score"}``; for a list one such list per text.
@@ -137,6 +142,15 @@ class XMTCPipeline(Pipeline):
             ],
         )
 
+    def _candidate_ids(self, candidates: list[str]) -> list[int]:
+        if "candidate_ids" not in signature(self.model.forward).parameters:
+            raise ValueError(
+                f"candidates were given, but {type(self.model).__name__} always scores all labels. Leave them out."
+            )
+        if isinstance(candidates, str) or not candidates:
+            raise ValueError(f"candidates={candidates!r:.80}, but it must be a list of at least one label.")
+        return list(dict.fromkeys(self._label_id(label) for label in candidates))
+
     def _label_id(self, label: str) -> int:
         ids = self.model.config.label_names.ids
         if not isinstance(label, str):
@@ -159,19 +173,27 @@ class XMTCPipeline(Pipeline):
         return self.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt", **extra)
 
     def _forward(
-        self, model_inputs: dict, top_k: int | None | str = "default", threshold: float | str | None = None
+        self,
+        model_inputs: dict,
+        top_k: int | None | str = "default",
+        threshold: float | str | None = None,
+        candidate_ids: list[int] | None = None,
     ) -> dict:
+        inputs, limit = dict(model_inputs), self.model.config.num_labels
+        if candidate_ids is not None:
+            limit = len(candidate_ids)
+            inputs["candidate_ids"] = torch.tensor([candidate_ids], device=self.device).expand(len(inputs["input_ids"]), -1)
         if threshold is None:
             top_k = DEFAULT_TOP_K if top_k == "default" else top_k
-            output = self.model(**model_inputs, top_k=top_k or self.model.config.num_labels)
+            output = self.model(**inputs, top_k=top_k or limit)
             return {"top_scores": output.top_scores, "top_labels": output.top_labels}
         number = None if threshold == "model" else threshold
-        limit = self.model.config.num_labels if top_k in ("default", None) else top_k
+        limit = limit if top_k in ("default", None) else min(limit, top_k)
         looked, lowest = min(limit, FIRST_LOOK), self.model.lowest_threshold(number)
-        output = self.model(**model_inputs, top_k=looked)
+        output = self.model(**inputs, top_k=looked)
         while looked < limit and float(output.top_scores[:, -1].max()) > lowest:
             looked = min(limit, 4 * looked)
-            output = self.model(**model_inputs, top_k=looked)
+            output = self.model(**inputs, top_k=looked)
         in_set = self.model.in_predicted_set(output, number)
         return {"top_scores": output.top_scores, "top_labels": output.top_labels, "in_set": in_set}
 

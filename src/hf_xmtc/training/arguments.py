@@ -86,6 +86,16 @@ class XMTCTrainingArguments(TrainingArguments):
             "choices": THRESHOLDS,
         },
     )
+    num_random_candidates: int = field(
+        default=8,
+        metadata={"help": "Random labels among a training document's candidates, for models that score candidates."},
+    )
+    injection_share: float = field(
+        default=0.6,
+        metadata={
+            "help": "Share of the training over which labels that candidates lack are put in with a falling chance, from 1 to 0."
+        },
+    )
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations in a row without a better metric_for_best_model."}
     )
@@ -139,6 +149,11 @@ class XMTCTrainingArguments(TrainingArguments):
             )
         if self.tune_threshold not in THRESHOLDS:
             raise ValueError(f"tune_threshold={self.tune_threshold!r} is none of {', '.join(THRESHOLDS)}.")
+        if self.num_random_candidates < 0 or not 0 <= self.injection_share <= 1:
+            raise ValueError(
+                f"num_random_candidates={self.num_random_candidates} must be at least 0 and injection_share={self.injection_share} "
+                "from 0 to 1."
+            )
         if self.set_top_k < 1:
             raise ValueError(f"set_top_k={self.set_top_k}, but a set is looked for among at least 1 label.")
         if self.averaging_start_epoch is not None and self.averaging_start_epoch < 0:

@@ -15,6 +15,7 @@ from hf_xmtc.data import XMTCDataCollator, tokenize_dataset
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments, public_arguments
+from .candidates import CANDIDATES, with_training_candidates
 from .document_seeds import SEEDS, with_document_seeds
 from .evaluation import Evaluation, tuned_thresholds
 from .gradient_clipping import AdaptiveGradientClipping, clip_sparse_and_dense
@@ -222,6 +223,8 @@ class XMTCTrainer(Trainer):
         inputs = {**inputs, "labels": self._known_labels(inputs["labels"])}
         if SEEDS in inputs:
             inputs[SEEDS] = self.model.visit_seeds(inputs[SEEDS], self.current_epoch)
+        if CANDIDATES in inputs:
+            inputs = with_training_candidates(self, inputs)
         if not return_outputs and self.compute_loss_func is None and self.label_smoother is None:
             inputs["top_k"] = 0  # the loss alone, block by block: nobody reads the logits
         return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)

@@ -1,0 +1,207 @@
+"""`CandidateGenerator`: a text's likely labels are those of the training texts that share its words."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import TfidfVectorizer
+from tqdm import tqdm
+
+from hf_xmtc.metrics.label_sets import LabelSetsLike, label_sets
+
+__all__ = ["CandidateGenerator", "candidate_recall"]
+
+ARRAYS_FILE, SETTINGS_FILE = "candidates.safetensors", "candidates.json"
+# Numbers of a block of texts against all training texts or all labels.
+BLOCK_NUMBERS = 2**24
+VECTORIZER = {"sublinear_tf": True, "dtype": np.float32, "token_pattern": r"(?u)\b\w+\b"}
+
+
+class CandidateGenerator:
+    """Votes of nearest training texts: a label's score is the sum of the similarities of the texts that have it.
+
+    Similarity is the cosine of TF-IDF vectors. Labels without a vote follow by their frequency in training, so every text gets as
+    many candidates as asked for.
+
+    Args:
+        vectorizer: Fitted.
+        documents: TF-IDF vectors of the training texts, (N, V).
+        labels: Their labels, (N, L), ones.
+        num_neighbors: Training texts that vote.
+    """
+
+    def __init__(self, vectorizer: TfidfVectorizer, documents: csr_array, labels: csr_array, num_neighbors: int = 50):
+        if num_neighbors < 1:
+            raise ValueError(f"num_neighbors={num_neighbors}, but at least 1 text has to vote.")
+        self.vectorizer, self.documents, self.labels = vectorizer, documents, labels
+        self.num_neighbors = min(num_neighbors, documents.shape[0])
+        counts = np.asarray(labels.sum(axis=0)).ravel()
+        # Below any vote: the sum of the smallest similarity is more than this.
+        self._prior = (counts / (counts.max(initial=1.0) * 1e6)).astype(np.float32)
+
+    @classmethod
+    def fit(
+        cls,
+        texts: Sequence[str],
+        positives: LabelSetsLike,
+        num_labels: int,
+        num_neighbors: int = 50,
+        min_document_frequency: int = 2,
+        max_document_share: float = 0.2,
+        max_features: int | None = 200_000,
+    ) -> "CandidateGenerator":
+        """Index training texts.
+
+        Args:
+            texts: N texts.
+            positives: Their label ids.
+            num_labels: Labels L; ids from there on are left out.
+            num_neighbors: Texts that vote.
+            min_document_frequency: Texts a word must occur in.
+            max_document_share: Words that occur in a larger share of the texts say nothing and cost most of the time.
+            max_features: Most frequent words kept.
+
+        Raises:
+            ValueError: If there is not one set of labels per text, or no word is left.
+        """
+        sets = label_sets(positives).below(num_labels)
+        if len(texts) != sets.num_documents:
+            raise ValueError(
+                f"There are {len(texts)} texts and labels of {sets.num_documents}. Give one set of labels per text."
+            )
+        vectorizer = TfidfVectorizer(
+            min_df=min(min_document_frequency, max(1, len(texts) // 2)),
+            max_df=max_document_share if len(texts) > 100 else 1.0,
+            max_features=max_features,
+            **VECTORIZER,
+        )
+        documents = csr_array(vectorizer.fit_transform(texts))
+        ones = np.ones(len(sets.label_ids), dtype=np.float32)
+        labels = csr_array((ones, sets.label_ids, sets.indptr), shape=(len(texts), num_labels))
+        return cls(vectorizer, documents, labels, num_neighbors)
+
+    @property
+    def num_labels(self) -> int:
+        """Labels L."""
+        return self.labels.shape[1]
+
+    def candidates(
+        self, texts: Sequence[str], k: int, leave_out_itself: bool = False, show_progress: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k best labels of each text.
+
+        Args:
+            texts: M texts.
+            k: Candidates per text.
+            leave_out_itself: The texts are the training texts in their order, and none may vote for itself: only so are its
+                candidates as good and as bad as those of a new text.
+            show_progress: Show a progress bar on a terminal.
+
+        Returns:
+            Label ids, (M, min(k, L)) int64, best first, equal votes going to the lower id; and their votes, float32.
+
+        Raises:
+            ValueError: If k is below 1, or a text should be left out and the texts are not the training texts.
+        """
+        if k < 1:
+            raise ValueError(f"k={k}, but a text gets at least 1 candidate.")
+        if leave_out_itself and len(texts) != self.documents.shape[0]:
+            raise ValueError(
+                f"leave_out_itself=True with {len(texts)} texts, but the training texts are {self.documents.shape[0]}. Give all of "
+                "them in their order, or leave it out for other texts."
+            )
+        k = min(k, self.num_labels)
+        ids, votes = np.empty((len(texts), k), dtype=np.int64), np.empty((len(texts), k), dtype=np.float32)
+        step = max(1, BLOCK_NUMBERS // max(self.documents.shape[0], self.num_labels))
+        for start in tqdm(range(0, len(texts), step), desc="Candidates", disable=None if show_progress else True):
+            part = slice(start, min(start + step, len(texts)))
+            queries = csr_array(self.vectorizer.transform(texts[part]))
+            own = np.arange(part.start, part.stop) if leave_out_itself else None
+            scores = self._votes(queries, own)
+            ids[part], votes[part] = _best(scores, k)
+        return ids, votes
+
+    def _votes(self, queries: csr_array, own: np.ndarray | None) -> np.ndarray:
+        """Votes for all labels, (n, L), of a block of texts."""
+        similarity = (queries @ self.documents.T).toarray()  # (n, N)
+        if own is not None:
+            similarity[np.arange(len(own)), own] = 0.0
+        near = np.argpartition(-similarity, self.num_neighbors - 1, axis=1)[:, : self.num_neighbors]
+        weights = np.take_along_axis(similarity, near, axis=1)
+        starts = np.arange(len(near) + 1) * near.shape[1]
+        voters = csr_array((weights.ravel(), near.ravel(), starts), shape=similarity.shape)
+        return (voters @ self.labels).toarray() + self._prior
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write ``candidates.safetensors`` and ``candidates.json``."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {"idf": self.vectorizer.idf_.astype(np.float32)}
+        for name, matrix in (("documents", self.documents), ("labels", self.labels)):
+            arrays |= {f"{name}.indptr": matrix.indptr.astype(np.int64), f"{name}.indices": matrix.indices.astype(np.int32)}
+        arrays["documents.data"] = self.documents.data
+        save_file(arrays, folder / ARRAYS_FILE)
+        words = sorted(self.vectorizer.vocabulary_, key=self.vectorizer.vocabulary_.get)
+        settings = {"num_labels": self.num_labels, "num_neighbors": self.num_neighbors, "words": words}
+        (folder / SETTINGS_FILE).write_text(json.dumps(settings, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "CandidateGenerator":
+        """Read what `save` has written.
+
+        Raises:
+            FileNotFoundError: If it is not there.
+        """
+        folder = Path(folder)
+        if missing := [name for name in (ARRAYS_FILE, SETTINGS_FILE) if not (folder / name).is_file()]:
+            raise FileNotFoundError(
+                f"There is no {' and no '.join(missing)} in {folder}. Was it saved by CandidateGenerator.save?"
+            )
+        arrays, settings = load_file(folder / ARRAYS_FILE), json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
+        vectorizer = TfidfVectorizer(vocabulary=settings["words"], **VECTORIZER)
+        vectorizer.idf_ = arrays["idf"]
+        parts = {name: (arrays[f"{name}.indices"], arrays[f"{name}.indptr"]) for name in ("documents", "labels")}
+        num_documents = len(arrays["documents.indptr"]) - 1
+        documents = csr_array((arrays["documents.data"], *parts["documents"]), shape=(num_documents, len(settings["words"])))
+        ones = np.ones(len(parts["labels"][0]), dtype=np.float32)
+        labels = csr_array((ones, *parts["labels"]), shape=(num_documents, settings["num_labels"]))
+        return cls(vectorizer, documents, labels, settings["num_neighbors"])
+
+
+def candidate_recall(candidates: np.ndarray, positives: LabelSetsLike) -> float:
+    """Share of a document's labels that are among its candidates, averaged over documents with labels.
+
+    What ranks candidates cannot find more than this.
+
+    Args:
+        candidates: Label ids, (N, C), padded with -100.
+        positives: True label ids.
+
+    Raises:
+        ValueError: If the numbers of documents differ, or no document has a label.
+    """
+    truth = label_sets(positives)
+    if truth.num_documents != len(candidates):
+        raise ValueError(f"There are candidates for {len(candidates)} documents and labels of {truth.num_documents}.")
+    some = truth.sizes > 0
+    if not some.any():
+        raise ValueError("No document has a label, so there is nothing to recall.")
+    found = truth.positions(np.arange(len(candidates))[:, None], candidates) >= 0
+    return float((found.sum(axis=1)[some] / truth.sizes[some]).mean())
+
+
+def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places and values of the k largest of each row, largest first, equal ones by place."""
+    near = (
+        np.argpartition(-scores, k - 1, axis=1)[:, :k]
+        if k < scores.shape[1]
+        else np.broadcast_to(np.arange(k), scores.shape)
+    )
+    near = np.sort(near, axis=1)
+    order = np.argsort(-np.take_along_axis(scores, near, axis=1), axis=1, kind="stable")
+    ids = np.take_along_axis(near, order, axis=1)
+    return ids, np.take_along_axis(scores, ids, axis=1)

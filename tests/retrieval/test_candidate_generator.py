@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from hf_xmtc.retrieval import CandidateGenerator, candidate_recall
+from hf_xmtc.retrieval.candidate_generator import VECTORIZER
+from small_corpus import WORDS, make_documents
+
+NAMES = list(WORDS)
+DOCUMENTS = make_documents(60, seed=3)
+TEXTS = [text for text, _ in DOCUMENTS]
+LABELS = [[NAMES.index(label) for label in labels] for _, labels in DOCUMENTS]
+NEW = [text for text, _ in make_documents(15, seed=9)]
+
+
+@pytest.fixture(scope="module")
+def generator() -> CandidateGenerator:
+    return CandidateGenerator.fit(TEXTS, LABELS, num_labels=6, num_neighbors=5)
+
+
+def votes_one_by_one(texts: list[str], left_out: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The same from the definition, and whether a text's last voter is as near as the next one, so that either may vote."""
+    vectorizer = TfidfVectorizer(min_df=2, max_df=1.0, max_features=200_000, **VECTORIZER).fit(TEXTS)
+    training, queries = vectorizer.transform(TEXTS).toarray(), vectorizer.transform(texts).toarray()
+    counts = np.bincount(np.concatenate(LABELS), minlength=6)
+    tied, votes = np.zeros(len(texts), dtype=bool), np.tile(counts / (counts.max() * 1e6), (len(texts), 1))
+    for row, query in enumerate(queries):
+        similarity = training @ query
+        if left_out:
+            similarity[row] = 0.0
+        order = np.argsort(-similarity, kind="stable")
+        tied[row] = np.isclose(*similarity[order[4:6]])
+        for near in order[:5]:
+            votes[row, LABELS[near]] += similarity[near]
+    return votes, tied
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_votes_are_the_similarities_of_the_nearest_texts(generator, left_out):
+    texts = TEXTS if left_out else NEW
+    ids, votes = generator.candidates(texts, 6, leave_out_itself=left_out)
+    expected, tied = votes_one_by_one(texts, left_out)
+    assert tied.mean() < 0.5
+    found = np.sort(votes, axis=1)[~tied]
+    np.testing.assert_allclose(found, np.sort(expected, axis=1)[~tied], rtol=1e-4, atol=1e-5)
+    assert (np.diff(votes, axis=1) <= 0).all()
+    assert [set(row) for row in ids.tolist()] == [set(range(6))] * len(texts)
+
+
+def test_u16_a_training_text_does_not_vote_for_itself():
+    texts, labels = ["a b c", "a b c", "x y z"], [[0], [1], [2]]
+    generator = CandidateGenerator.fit(texts, labels, num_labels=3, num_neighbors=1, min_document_frequency=1)
+    assert generator.candidates(texts, 1)[0][2].tolist() == [2]
+    left_out, votes = generator.candidates(texts, 3, leave_out_itself=True)
+    assert left_out[0, 0] == 1 and left_out[1, 0] == 0  # each by the other
+    assert votes[2].max() < 1e-5  # nobody else has its words: by frequency
+
+
+def test_blocks_and_saving_change_nothing(generator, tmp_path, monkeypatch):
+    expected = generator.candidates(TEXTS, 4, leave_out_itself=True)
+    generator.save(tmp_path)
+    loaded = CandidateGenerator.load(tmp_path)
+    monkeypatch.setattr("hf_xmtc.retrieval.candidate_generator.BLOCK_NUMBERS", 60 * 7)
+    for found in (generator, loaded):
+        ids, votes = found.candidates(TEXTS, 4, leave_out_itself=True)
+        np.testing.assert_array_equal(ids, expected[0])
+        np.testing.assert_allclose(votes, expected[1], rtol=1e-5)
+    assert {path.name for path in tmp_path.iterdir()} == {"candidates.safetensors", "candidates.json"}
+
+
+def test_a_text_of_unknown_words_gets_the_most_frequent_labels(generator):
+    counts = np.bincount(np.concatenate(LABELS), minlength=6)
+    ids, _ = generator.candidates(["qwertz", ""], 3)
+    expected = np.argsort(-counts, kind="stable")[:3].tolist()
+    assert ids.tolist() == [expected, expected]
+
+
+def test_recall_is_the_share_of_labels_that_are_candidates():
+    candidates = np.array([[1, 2, -100], [5, -100, -100], [0, 1, 2]])
+    assert candidate_recall(candidates, [[1, 7], [5], []]) == pytest.approx(0.75)
+    with pytest.raises(ValueError, match="No document has a label"):
+        candidate_recall(candidates, [[], [], []])
+    with pytest.raises(ValueError, match="candidates for 3 documents and labels of 1"):
+        candidate_recall(candidates, [[1]])
+
+
+def test_labels_beyond_the_models_are_left_out():
+    generator = CandidateGenerator.fit(["a b", "a b"], [[0, 9], [1]], num_labels=2, min_document_frequency=1)
+    assert generator.candidates(["a b"], 5)[0].shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g: g.candidates(NEW, 0), "k=0, but a text gets at least 1 candidate"),
+        (lambda g: g.candidates(NEW, 3, leave_out_itself=True), "with 15 texts, but the training texts are 60"),
+        (lambda g: CandidateGenerator.fit(TEXTS, LABELS[:2], 6), "60 texts and labels of 2"),
+        (lambda g: CandidateGenerator.fit(TEXTS, LABELS, 6, num_neighbors=0), "num_neighbors=0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(generator, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(generator)
+
+
+def test_a_folder_without_a_generator_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no candidates.safetensors and no candidates.json"):
+        CandidateGenerator.load(tmp_path)
