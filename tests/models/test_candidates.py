@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from transformers import AutoConfig
 
 from hf_xmtc.models.candidates import LabelTerm, best_candidates, candidate_loss, places_among, training_candidates
 from models.families import make_batch
-from models.test_modeling_laco import BATCH, build
+from models.test_modeling_laco import BACKBONE, BATCH, build
 
 DRAWS = 4_000
 SEEDS = torch.arange(DRAWS)
@@ -181,3 +182,30 @@ def test_candidates_are_needed_where_the_model_reads_no_others_and_must_be_label
 def test_settings_that_do_not_go_with_candidates_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         build(**settings)
+
+
+@pytest.mark.parametrize("attn_implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("model_type", ["bert", "roberta"])
+def test_u17_texts_read_once_are_scored_as_if_they_were_read_again(attn_implementation, model_type):
+    sizes = {"roberta": {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 42}}.get(model_type, {})
+    backbone = AutoConfig.for_model(model_type, **{**BACKBONE, **sizes})
+    model = candidate_model(joint_attention="one_way", backbone_config=backbone)
+    model.set_attn_implementation(attn_implementation)
+    batch = make_batch(model, BATCH, left=True)
+    cache = model.cache_documents(batch["input_ids"], batch["attention_mask"])
+    for ids in (torch.tensor([[3, 40, 7, 12], [9, 1, 30, -100]]), torch.tensor([[8, 2], [5, 6]])):
+        with torch.no_grad():
+            expected = model(**batch, candidate_ids=ids)
+        found = model.score_candidates(cache, ids)
+        assert torch.equal(found.top_labels, expected.top_labels)
+        torch.testing.assert_close(found.top_scores, expected.top_scores, rtol=0, atol=1e-5)
+
+
+def test_u17_texts_that_see_labels_cannot_be_read_once():
+    model = candidate_model()
+    with pytest.raises(ValueError, match="joint_attention='full' .* Train with joint_attention='one_way'"):
+        model.cache_documents(torch.tensor(BATCH[:1]))
+    backbone = AutoConfig.for_model("distilbert", dim=16, n_layers=2, n_heads=2, hidden_dim=24, vocab_size=40)
+    model = candidate_model(joint_attention="one_way", backbone_config=backbone)
+    with pytest.raises(ValueError, match="DistilBertModel cannot keep what its layers know of a text"):
+        model.cache_documents(torch.tensor(BATCH[:1]))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from .aligned_words import AlignedWords, align_words
 from .backbones import build_backbone, first_position, load_backbone, number_of_segments, run_backbone
 from .configuration_joint import JointConfig
+from .document_cache import DocumentCache, cache_argument
 from .modeling_xmtc import XMTCPreTrainedModel
 
 __all__ = ["JointModel", "JointStates"]
@@ -105,6 +106,42 @@ class JointModel(XMTCPreTrainedModel):
             output = run_backbone(self.backbone, *asked, **self._joint_inputs(words, candidate_ids))
         else:
             output = run_backbone(self.backbone, *asked, input_ids=words.ids, attention_mask=words.read.long())
+        return self._joint_states(output, words, candidate_ids)
+
+    @torch.no_grad()
+    def cache_documents(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> DocumentCache:
+        """Read texts once, for any number of `read_candidates`; arguments as in `read_jointly`.
+
+        Raises:
+            ValueError: If the texts see the labels (``joint_attention="full"``), or the encoder cannot keep what it knows of them.
+        """
+        if self.config.joint_attention != "one_way" or not self.config.joint_embedding:
+            raise ValueError(
+                f"joint_attention={self.config.joint_attention!r} and joint_embedding={self.config.joint_embedding}, but only texts that do "
+                "not see the labels are the same for all of them. Train with joint_attention='one_way'."
+            )
+        words = align_words(input_ids, attention_mask, self.config.pad_token_id)
+        cache = DocumentCache(words)
+        inputs = self._joint_inputs(words, words.ids.new_full((len(words.ids), 1), -100))
+        num_words = words.ids.shape[1]
+        text = {name: value[:, :num_words] for name, value in inputs.items() if name != "attention_mask"}
+        mask = inputs["attention_mask"][:, :, :num_words, :num_words]
+        output = self.backbone(**text, attention_mask=mask, **{cache_argument(self.backbone): cache})
+        cache.states, cache.recording = output.last_hidden_state, False
+        return cache
+
+    @torch.no_grad()
+    def read_candidates(self, cache: DocumentCache, candidate_ids: Tensor) -> JointStates:
+        """What `read_jointly` gives for ``candidate_ids`` (B, C), without reading the texts again."""
+        self.label_head.check_label_ids("The candidates", candidate_ids)
+        inputs, num_words = self._joint_inputs(cache.words, candidate_ids), cache.words.ids.shape[1]
+        behind = {name: value[:, num_words:] for name, value in inputs.items() if name != "attention_mask"}
+        mask = inputs["attention_mask"][:, :, num_words:]
+        output = self.backbone(**behind, attention_mask=mask, **{cache_argument(self.backbone): cache})
+        output.last_hidden_state = torch.cat([cache.states, output.last_hidden_state], dim=1)
+        return self._joint_states(output, cache.words, candidate_ids)
+
+    def _joint_states(self, output: Any, words: AlignedWords, candidate_ids: Tensor | None) -> JointStates:
         states = output.last_hidden_state
         num_words = words.ids.shape[1]
         num_labels = self.config.num_labels if candidate_ids is None else candidate_ids.shape[1]
@@ -119,12 +156,8 @@ class JointModel(XMTCPreTrainedModel):
             labels=labels,
             is_label=None if candidate_ids is None else candidate_ids >= 0,
             words=words,
-            hidden_states=tuple(_in_input_columns(words, state, (1,)) for state in output.hidden_states)
-            if output_hidden_states
-            else None,
-            attentions=tuple(_in_input_columns(words, weights, (2, 3)) for weights in output.attentions)
-            if output_attentions
-            else None,
+            hidden_states=_shown(words, output.get("hidden_states"), (1,)),
+            attentions=_shown(words, output.get("attentions"), (2, 3)),
         )
 
     def _joint_inputs(self, words: AlignedWords, candidate_ids: Tensor | None = None) -> dict[str, Tensor]:
@@ -232,6 +265,10 @@ def _one_way(real: Tensor, num_words: int, dtype: torch.dtype) -> Tensor:
     seen = real[:, None, :].expand(-1, real.shape[1], -1).clone()
     seen[:, :num_words, num_words:] = False
     return torch.zeros(seen.shape, dtype=dtype, device=real.device).masked_fill(~seen, torch.finfo(dtype).min)[:, None]
+
+
+def _shown(words: AlignedWords, layers: tuple[Tensor, ...] | None, dims: tuple[int, ...]) -> tuple[Tensor, ...] | None:
+    return None if layers is None else tuple(_in_input_columns(words, layer, dims) for layer in layers)
 
 
 def _in_input_columns(words: AlignedWords, values: Tensor, dims: tuple[int, ...]) -> Tensor:

@@ -10,6 +10,7 @@ from .configuration_laco import LACOConfig
 from .cooccurrence import ConditionalHead, PairHead, clcp_loss, mark_positives, plcp_loss
 from .cooccurrence_sampling import draw_given, draw_pairs, mix_seeds
 from .cross_attention import CrossAttention, CrossAttentionOutput
+from .document_cache import DocumentCache
 from .joint_model import JointModel, JointStates
 from .label_positives import positive_ids
 from .modeling_xmtc import XMTCOutput
@@ -135,6 +136,12 @@ class LACOForXMTC(JointModel):
             loss = self._auxiliary_loss(states.labels, labels, document_seeds, candidate_ids)
             output["loss"] = output.loss + loss
         return output if return_dict is not False else output.to_tuple()
+
+    @torch.no_grad()
+    def score_candidates(self, cache: DocumentCache, candidate_ids: Tensor, top_k: int | None = None) -> XMTCOutput:
+        """Score labels for texts that were read by `cache_documents`; as `forward` with the same ``candidate_ids`` (B, C)."""
+        states = self.read_candidates(cache, candidate_ids)
+        return self._score_candidates(self.encode(states), states.labels, candidate_ids, None, top_k, {})
 
     def visit_seeds(self, document_seeds: Tensor, epoch: int) -> Tensor:
         """What `forward` takes as ``document_seeds`` in an epoch, from one number per document, (B,)."""
