@@ -6,82 +6,18 @@ Differences are taken between runs of the same seed, on the test split. Converge
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from hf_xmtc.commands.json_files import write_json
-from result_table import CURVE_METRIC, METRICS, RowResults, Spread, draw_curves, mean_curve
+from pair_gains import REACHED, DataSetResults, PairGains, best_at_the_end, gain_table, gains_of
+from result_table import CURVE_METRIC, draw_curves
 from tables import Comparison
 
-__all__ = ["DataSetResults", "PairGains", "gains_of", "write_comparison"]
+__all__ = ["write_comparison"]
 
-# Convergence is measured by the steps to this share of the best value that the model without CorNet reaches.
-REACHED = 0.95
 # Cells in which CorNet is not ahead that are named one by one.
 LISTED = 8
-
-
-@dataclass(frozen=True)
-class DataSetResults:
-    """The rows of one table.
-
-    Attributes:
-        name: Name of the table.
-        title: Its heading.
-        rows: Its rows with their runs.
-    """
-
-    name: str
-    title: str
-    rows: Sequence[RowResults]
-
-    def row(self, name: str) -> RowResults:
-        return next(row for row in self.rows if row.name == name)
-
-
-@dataclass(frozen=True)
-class PairGains:
-    """What CorNet adds to one model on one data set.
-
-    Attributes:
-        base: Title of the model without CorNet.
-        seeds: Seeds that both rows have.
-        gains: Metric → difference over these seeds, in points of 100.
-        steps: Steps until the mean validation curve reaches `REACHED` of the best value of the model without CorNet, without and
-            with CorNet; None where it never does.
-    """
-
-    base: str
-    seeds: list[int]
-    gains: dict[str, Spread]
-    steps: tuple[int | None, int | None]
-
-
-def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]]) -> list[PairGains]:
-    """The gains of all pairs that have runs of a common seed."""
-    found = []
-    for without, with_cornet in pairs:
-        base, cornet = results.row(without), results.row(with_cornet)
-        runs = [{run["seed"]: run for run in row.runs} for row in (base, cornet)]
-        if not (seeds := sorted(runs[0].keys() & runs[1].keys())):
-            continue
-        metrics = [
-            metric for metric in METRICS if all(metric in run["metrics"]["test"] for of in runs for run in of.values())
-        ]
-        gains = {
-            metric: Spread.of(
-                [
-                    100 * (runs[1][seed]["metrics"]["test"][metric] - runs[0][seed]["metrics"]["test"][metric])
-                    for seed in seeds
-                ]
-            )
-            for metric in metrics
-        }
-        curves = [mean_curve([of[seed] for seed in seeds]) for of in runs]
-        goal = REACHED * max((value for _, value in curves[0]), default=float("inf"))
-        steps = tuple(next((step for step, value in curve if value >= goal), None) for curve in curves)
-        found.append(PairGains(base.title, seeds, gains, steps))
-    return found
 
 
 def write_comparison(comparison: Comparison, results: Sequence[DataSetResults], stem: Path) -> str:
@@ -113,31 +49,17 @@ def _markdown(
     ]
     for of in results:
         parts.append(f"## {of.title}")
-        parts.append(_gain_table(gains[of.name]) if gains[of.name] else "No pair of runs yet.")
+        parts.append(gain_table(gains[of.name]) if gains[of.name] else "No pair of runs yet.")
         parts.append(f"All values: [{of.name}.md]({of.name}.md).")
     parts += ["## The paper's claims", "\n".join(f"- {claim}" for claim in _claims(comparison, results, gains))]
     parts.append(f"![{CURVE_METRIC} on validation]({picture})")
     return "\n\n".join(parts) + "\n"
 
 
-def _gain_table(gains: Sequence[PairGains]) -> str:
-    metrics = [metric for metric in METRICS if any(metric in pair.gains for pair in gains)]
-    lines = [f"| model | {' | '.join(metrics)} | steps | seeds |", "| --- |" + " ---: |" * (len(metrics) + 2)]
-    for pair in gains:
-        cells = [_signed(pair.gains[metric]) if metric in pair.gains else "–" for metric in metrics]
-        steps = " → ".join("never" if step is None else f"{step:,}" for step in pair.steps)
-        lines.append(f"| {pair.base} | {' | '.join(cells)} | {steps} | {len(pair.seeds)} |")
-    return "\n".join(lines)
-
-
-def _signed(spread: Spread) -> str:
-    return f"{spread.mean:+.2f}" + (f" ± {spread.sd:.2f}" if spread.sd is not None else "")
-
-
 def _claims(comparison: Comparison, results: Sequence[DataSetResults], gains: Mapping[str, list[PairGains]]) -> list[str]:
     """The claims of the CorNet paper and how often each holds, counted."""
     pairs = [(name, pair) for name, of in gains.items() for pair in of]
-    last = sorted({row.title for of in results for row in of.rows if row.runs and _best_at_the_end(row)})
+    last = sorted({row.title for of in results for row in of.rows if row.runs and best_at_the_end(row)})
     return [
         _claim_of_every_metric(pairs),
         _claim_of_five(pairs),
@@ -201,12 +123,6 @@ def _best_row(results: DataSetResults, comparison: Comparison) -> str | None:
     if not common:
         return None
     return max(runs, key=lambda title: statistics.fmean(runs[title][seed] for seed in common))
-
-
-def _best_at_the_end(row: RowResults) -> bool:
-    """Whether some run has its best validation value at its last check."""
-    curves = [[point[CURVE_METRIC] for point in run["validation_curve"]] for run in row.runs if run["validation_curve"]]
-    return any(curve.index(max(curve)) == len(curve) - 1 for curve in curves if len(curve) > 1)
 
 
 def _plot(comparison: Comparison, results: Sequence[DataSetResults], path: Path) -> None:

@@ -25,13 +25,15 @@ import yaml
 from datasets import DatasetDict
 
 import hf_xmtc
-from cornet_comparison import DataSetResults, write_comparison
+from cornet_comparison import write_comparison
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE, RECIPE_FILE
 from hf_xmtc.commands.processes import usable_cores
 from hf_xmtc.commands.recipe import SAID_ELSEWHERE, DataArguments, ModelArguments
 from hf_xmtc.data import label_counts
 from hf_xmtc.metrics import inverse_propensity, num_distinct_sets, propensity_report
+from laco_comparison import write_laco_comparison
+from pair_gains import DataSetResults
 from paper_values import paper_values
 from result_table import RowResults, write_table
 from tables import COMPARISONS, TABLES, Row, Table
@@ -93,7 +95,8 @@ def main(argv: list[str] | None = None) -> None:
             # Of all its data sets, whatever was run now.
             results = [results_of(TABLES[name], arguments.seeds, arguments.results_dir / name) for name in names]
             stem = arguments.results_dir / f"{arguments.table}-{arguments.scale}"
-            logger.info(write_comparison(comparison, [of for of in results if any(row.runs for row in of.rows)], stem))
+            write = write_laco_comparison if comparison.of_sets else write_comparison
+            logger.info(write(comparison, [of for of in results if any(row.runs for row in of.rows)], stem))
     except (RuntimeError, ValueError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
 

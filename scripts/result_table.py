@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS",
+    "RANKINGS",
     "SET_METRICS",
     "Line",
     "RowResults",
@@ -108,6 +109,9 @@ class Shown:
     curve: str = CURVE_METRIC
 
 
+RANKINGS = Shown()
+
+
 @dataclass(frozen=True)
 class Spread:
     """Mean of some runs and their sample standard deviation, which a single run does not have."""
@@ -139,7 +143,7 @@ def columns_of(row: RowResults, metrics: Sequence[str] = METRICS) -> dict[str, S
     return columns
 
 
-def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None, shown: Shown = Shown()) -> str:
+def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None, shown: Shown = RANKINGS) -> str:
     """The table, what its numbers mean, and what is missing.
 
     Args:
@@ -246,7 +250,7 @@ def _distinct(runs: Sequence[Mapping[str, Any]], part: str, key: str) -> str:
     return " and ".join(sorted({str(run[part][key]) for run in runs if key in run[part]}))
 
 
-def as_json(title: str, rows: Sequence[RowResults], shown: Shown = Shown()) -> dict[str, Any]:
+def as_json(title: str, rows: Sequence[RowResults], shown: Shown = RANKINGS) -> dict[str, Any]:
     """The table for programs: fractions with all digits, and training figures beside the columns."""
     content: dict[str, Any] = {
         "title": title,
@@ -304,7 +308,7 @@ def mean_curve(runs: Sequence[Mapping[str, Any]], metric: str = CURVE_METRIC) ->
     return [(step, statistics.fmean(curve[step] for curve in curves)) for step in steps]
 
 
-def write_table(title: str, rows: Sequence[RowResults], stem: Path, shown: Shown = Shown()) -> str:
+def write_table(title: str, rows: Sequence[RowResults], stem: Path, shown: Shown = RANKINGS) -> str:
     """Write ``<stem>.md``, ``.json`` and ``.png``.
 
     Returns:

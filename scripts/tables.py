@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_cuts import cut_to_frequent_labels
-from result_table import SET_METRICS, Line, Shown
+from result_table import RANKINGS, SET_METRICS, Line, Shown
 
 __all__ = ["COMPARISONS", "TABLES", "Comparison", "Row", "Table"]
 
@@ -58,7 +58,7 @@ class Table:
     recipes: Path
     word_vectors: bool = False
     frequent_labels: int | None = None
-    shown: Shown = Shown()
+    shown: Shown = RANKINGS
 
     def dataset_in(self, data_dir: Path | None, cuts: Path | None = None) -> str:
         """What the scripts take as ``--dataset``.
@@ -87,17 +87,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same pairs of rows, without and with CorNet, on several data sets.
+    """The same pairs of rows on several data sets.
 
     Attributes:
         title: Heading.
         tables: Names of the tables, for each scale: ``cpu`` for two cores and some hours, ``paper`` for the sizes of the paper.
-        pairs: Names of the rows without and with CorNet.
+        pairs: Names of the rows that are compared, such as without and with CorNet.
+        of_sets: Whether it is about predicted sets (LACO), and not about rankings (CorNet).
     """
 
     title: str
     tables: dict[str, tuple[str, ...]]
     pairs: tuple[tuple[str, str], ...]
+    of_sets: bool = False
 
 
 SVM = Row("svm", "Linear SVM (TF-IDF)", Line("tab:gray", "dashed"), script="linear_peer.py", seeded=False)
@@ -199,5 +201,18 @@ COMPARISONS = {
         title="What CorNet adds (CorNet, tables 2 to 4, on other data)",
         tables={"cpu": ("cooking-stackexchange", "reuters-21578", "demo"), "paper": ("debtags", "llms4subjects-en")},
         pairs=tuple((row.name, f"cornet-{row.name}") for row in MODELS if not row.name.startswith("cornet-")),
+    ),
+    "laco": Comparison(
+        title="What LACO and its parts add (LACO, tables 2, 4, 5 and 6 and figures 2 and 3, on other data)",
+        tables={"cpu": ("laco-reuters-21578", "laco-debtags-54"), "paper": ("aapd", "rcv1-v2")},
+        pairs=(
+            ("bert", "laco"),
+            ("without-je", "laco"),
+            ("without-ca", "laco"),
+            ("seqtag", "laco"),
+            ("laco", "laco-plcp"),
+            ("laco", "laco-clcp"),
+        ),
+        of_sets=True,
     ),
 }

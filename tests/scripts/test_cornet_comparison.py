@@ -3,7 +3,8 @@ import json
 import pytest
 
 import reproduce
-from cornet_comparison import DataSetResults, gains_of, write_comparison
+from cornet_comparison import write_comparison
+from pair_gains import DataSetResults, gains_of
 from result_table import METRICS, Line, RowResults
 from tables import COMPARISONS, TABLES, Comparison, Row, Table
 

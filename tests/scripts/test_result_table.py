@@ -5,7 +5,18 @@ import json
 
 import pytest
 
-from result_table import METRICS, Line, RowResults, as_json, columns_of, markdown, plot_validation_curves, write_table
+from result_table import (
+    METRICS,
+    SET_METRICS,
+    Line,
+    RowResults,
+    Shown,
+    as_json,
+    columns_of,
+    markdown,
+    plot_validation_curves,
+    write_table,
+)
 
 
 def result(seed, value, seconds=100.0, curve=(), **train):
@@ -139,3 +150,34 @@ def test_how_far_gradients_are_apart_is_said_where_a_run_has_measured_it():
     text = markdown("T", [row("a", [result(1, 0.5, first_step_gradient_difference=3e-7)]), row("b", [result(1, 0.5)])])
     assert "usual way are at most 3.0e-07 apart" in text
     assert "apart" not in markdown("T", [row("b", [result(1, 0.5)])])
+
+
+def test_a_table_of_sets_has_its_metrics_and_the_lowest_hamming_loss_is_bold(tmp_path):
+    def run(micro: float, hamming: float, kl: float, sets: int) -> dict:
+        found = result(1, 0.5)
+        values = {
+            **dict.fromkeys(SET_METRICS, 0.4),
+            "micro_f1": micro,
+            "hamming_loss": hamming,
+            "label_dependency_kl": kl,
+            "num_distinct_sets": sets,
+        }
+        found["metrics"] = dict.fromkeys(("validation", "test"), values)
+        found["validation_curve"] = [{"step": 1, "epoch": 0.1, "nDCG@5": 0.2, "micro_f1": 0.3}]
+        found["dataset"]["num_distinct_sets"] = 1392
+        return found
+
+    shown = Shown(SET_METRICS, "micro_f1")
+    text = write_table(
+        "T", [row("a", [run(0.7, 0.02, 1.5, 300)]), row("b", [run(0.6, 0.01, 2.5, 310)])], tmp_path / "t", shown
+    )
+    heading = [cell.strip() for cell in text.splitlines()[2].strip("|").split("|")]
+    a, b = (dict(zip(heading, [title, *cells(text, title)[1:]], strict=True)) for title in "AB")
+    assert (a["micro F1"], b["micro F1"]) == ("**70.00**", "60.00") and (a["Hamming loss"], b["Hamming loss"]) == (
+        "2.00",
+        "**1.00**",
+    )
+    assert (a["KL"], b["KL"]) == ("**1.50**", "2.50") and (a["distinct sets"], b["distinct sets"]) == ("300", "310")
+    assert "The true labels form 1,392 distinct sets." in text and "![micro F1 on validation](t.png)" in text
+    stored = json.loads((tmp_path / "t.json").read_text())
+    assert stored["rows"]["a"]["columns"]["micro_f1"]["mean"] == 0.7

@@ -1,0 +1,57 @@
+import json
+
+from laco_comparison import write_laco_comparison
+from pair_gains import DataSetResults
+from result_table import SET_METRICS, Line, RowResults
+from tables import COMPARISONS, LACO_MODELS
+
+TITLES = {name: title for name, title, _ in LACO_MODELS}
+
+
+def run(seed: int, value: float, curve: list[float], **metrics: float) -> dict:
+    values = {**dict.fromkeys(SET_METRICS, value), **metrics}
+    return {
+        "seed": seed,
+        "metrics": {"validation": values, "test": values},
+        "validation_curve": [{"step": 10 * step, "micro_f1": height} for step, height in enumerate(curve, start=1)],
+    }
+
+
+def results(**runs: list[dict]) -> DataSetResults:
+    rows = [
+        RowResults(name, title, Line("tab:blue", "solid"), 2, runs.get(name.replace("-", "_"), []))
+        for name, title in TITLES.items()
+    ]
+    return DataSetResults("toy", "Toy", rows)
+
+
+def test_gains_and_claims_are_counted_with_the_right_direction(tmp_path):
+    found = results(
+        bert=[run(1, 0.5, [0.1, 0.4, 0.3], hamming_loss=0.05), run(2, 0.6, [0.1, 0.4, 0.3], hamming_loss=0.05)],
+        laco=[run(1, 0.55, [0.39, 0.4, 0.3], hamming_loss=0.04), run(2, 0.64, [0.39, 0.4, 0.3], hamming_loss=0.03)],
+        laco_clcp=[
+            run(1, 0.5, [0.1, 0.1, 0.1], label_dependency_kl=0.2, num_distinct_sets=9),
+            run(2, 0.6, [0.1, 0.1, 0.1], label_dependency_kl=0.1),
+        ],
+    )
+    text = write_laco_comparison(COMPARISONS["laco"], [found], tmp_path / "laco-cpu")
+    assert "| BERT (w/o JE & CA) → LACO | +4.50 ± 0.71 |" in text
+    assert (
+        "LACO is better than BERT: micro F1 on 1 of 1 data sets, by more than the deviation over seeds on 1; Hamming loss on 1 of 1"
+        in text
+    )
+    assert (
+        "CLCP helps, most of all rare labels: micro F1 on 0 of 1 data sets, by more than the deviation over seeds on 0 (worse by more on 1)"
+        in text
+    )
+    assert "CLCP brings them nearer: KL on 1 of 1 data sets" in text
+    assert "The joint embedding helps: micro F1 on 0 of 0 data sets" in text
+    assert "LACO converges faster than BERT: fewer steps on 1 of 1 data sets, as many on 0." in text
+    assert "CLCP makes it faster: fewer steps on 0 of 1 data sets, as many on 0." in text
+    assert text == (tmp_path / "laco-cpu.md").read_text(encoding="utf-8")
+    stored = json.loads((tmp_path / "laco-cpu.json").read_text(encoding="utf-8"))
+    assert {pair["other"] for pair in stored["gains"]["toy"]} == {"LACO", "LACO + CLCP"}
+    # Points of 100, but distinct sets as they are.
+    clcp = next(pair for pair in stored["gains"]["toy"] if pair["other"] == "LACO + CLCP")
+    assert abs(clcp["gains"]["num_distinct_sets"]["mean"] - (9 - 0.55 + 0.6 - 0.64) / 2) < 1e-9
+    assert (tmp_path / "laco-cpu.png").stat().st_size > 10_000
