@@ -348,6 +348,14 @@ def test_several_processes_are_refused(settings, monkeypatch):
         run(settings)
 
 
+def test_a_folder_that_is_not_beside_the_others_is_not_looked_for_on_the_hub(settings, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").mkdir()
+    settings["model"] = "outputs/nope"
+    with pytest.raises(FileNotFoundError, match="There is no model folder outputs/nope"):
+        run(settings)
+
+
 def test_incomplete_damaged_and_foreign_models_are_refused(settings, tmp_path):
     folder = Path(shutil.copytree(settings["model"], tmp_path / "model"))
     settings["model"] = str(folder)

@@ -68,7 +68,8 @@ def check_readable(name_or_path: str) -> None:
     """
     folder = Path(name_or_path)
     if not folder.is_dir():
-        if folder.is_absolute() or name_or_path.startswith(".") or name_or_path.count("/") > 1:
+        beside_others = folder.parent != Path() and folder.parent.is_dir()
+        if folder.is_absolute() or name_or_path.startswith(".") or name_or_path.count("/") > 1 or beside_others:
             raise FileNotFoundError(f"There is no model folder {name_or_path}. Give the folder that scripts/train.py wrote.")
         return
     missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
