@@ -165,7 +165,10 @@ def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None,
         table.append(f"| {' | '.join([row.title, *values, count])} |")
         if row.paper is not None:
             paper, published = row.paper
-            values = [f"{published[column]:.2f}" if column in published else NOTHING for column in columns]
+            values = [
+                f"{published[column]:.{0 if column in NEVER_BEST else 2}f}" if column in published else NOTHING
+                for column in columns
+            ]
             table.append(f"| {' | '.join([f'… in the {paper} paper', *values, NOTHING])} |")
     parts = [f"# {title}", "\n".join(table), *_notes(rows)]
     if picture:

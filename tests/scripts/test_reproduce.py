@@ -200,7 +200,10 @@ def test_every_published_value_belongs_to_a_row_of_its_table(table):
     published = paper_values(table.dataset)
     assert set(published) <= {row.name for row in table.rows}
     for paper, values in published.values():
-        assert paper in ("CorNet", "AttentionXML") and set(values) <= set(METRICS)
+        assert paper in ("CorNet", "AttentionXML", "LACO") and set(values) <= set(table.shown.metrics)
+        if paper == "LACO":  # a few wrong cells of many, and rare labels harder than frequent ones
+            assert values.get("hamming_loss", 0) < 3 and values["macro_f1"] < values["micro_f1"]
+            continue
         assert values["P@1"] > values["P@3"] > values["P@5"] and values["nDCG@3"] < values["P@1"]
 
 
