@@ -269,6 +269,7 @@ def test_every_neural_row_has_a_recipe_and_the_other_way_round(table):
 PAIRS = [
     (name, pair)
     for comparison in COMPARISONS.values()
+    if not comparison.of_sets
     for names in comparison.tables.values()
     for name in names
     for pair in comparison.pairs
@@ -281,6 +282,34 @@ def test_the_models_of_a_pair_differ_in_cornet_alone(name, pair):
     assert plain.pop("cornet_num_blocks") == 0 and cornet.pop("cornet_num_blocks") == 2
     cornet.pop("cornet_context_size")
     assert plain == cornet
+
+
+# What a model has more than another, and how texts and labels share the positions, which follows from it.
+OF_LACO = {
+    "auxiliary_task",
+    "plcp_weight",
+    "clcp_weight",
+    "joint_embedding",
+    "cross_attention",
+    "label_positions",
+    "cross_attention_kernel",
+    "cross_attention_channels",
+}
+
+
+@pytest.mark.parametrize("name", [name for names in COMPARISONS["laco"].tables.values() for name in names])
+def test_the_models_of_laco_differ_in_what_they_are_named_for_alone(name):
+    recipes = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in TABLES[name].recipes.glob("*.yaml")}
+    assert {row for pair in COMPARISONS["laco"].pairs for row in pair} <= set(recipes)
+    overrides = {row: recipe.pop("config_overrides") for row, recipe in recipes.items()}
+    assert overrides["laco-clcp"] == {**overrides["laco"], "auxiliary_task": "clcp", "clcp_weight": 10.0}
+    assert overrides["laco-plcp"] == {**overrides["laco"], "auxiliary_task": "plcp", "plcp_weight": 2.0}
+    rest = {name: value for name, value in overrides["laco"].items() if name not in OF_LACO}
+    for row, recipe in recipes.items():
+        assert {name: value for name, value in overrides[row].items() if name not in OF_LACO} == rest, row
+        for setting in ("model_family", "label_embedding_start", "max_length_tokens"):
+            recipe.pop(setting, None)
+    assert all(recipe == recipes["laco"] for recipe in recipes.values())
 
 
 def test_rows_of_the_label_head_table_differ_in_the_label_optimizer_alone():
