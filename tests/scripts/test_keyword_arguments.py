@@ -53,7 +53,10 @@ def allowed_keywords(function: Any) -> set[str] | None:
     """Keyword arguments a function takes; None where it takes any."""
     if inspect.isclass(function) and issubclass(function, transformers.PreTrainedConfig):
         return None  # keeps unknown settings as attributes, by the library's design
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # a subclass of dict says nothing
+        return None
     names = {parameter.name for parameter in parameters}
     if function is XMTCTrainer:  # hands the rest on
         return names | set(inspect.signature(transformers.Trainer).parameters)

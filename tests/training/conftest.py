@@ -66,8 +66,7 @@ def make_trainer(tmp_path, corpus, tokenizer, make_model):
             XMTCTrainingArguments(output_dir=str(tmp_path / output), **{**settings, **args}),
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
-            processing_class=tokenizer,
-            **(trainer or {}),
+            **{"processing_class": tokenizer, **(trainer or {})},
         )
 
     return make

@@ -8,6 +8,7 @@ from interrupted_runs import EIGHT, EVERY_THREE_STEPS, InterruptAt, Interrupted,
 from transformers import TrainerCallback
 
 from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC
+from hf_xmtc.tokenization import train_word_tokenizer
 from hf_xmtc.training.arguments import IN_BACKWARD, LABEL_OPTIMIZERS
 
 # Each name with settings under which the small corpus is learnt in a few epochs.
@@ -53,18 +54,25 @@ def test_every_option_learns_the_small_corpus(make_trainer, settings):
     assert after["eval_loss"] < 0.65 * before["eval_loss"]
 
 
+@pytest.fixture
+def words_alone(corpus):
+    """A tokenizer that adds nothing to a text."""
+    return train_word_tokenizer(corpus["train"]["text"], max_length=16, min_document_frequency=1)
+
+
 @pytest.mark.parametrize("name", LABEL_OPTIMIZERS)
-def test_labels_that_read_tokens_are_learnt_with_every_option(make_trainer, tokenizer, name):
+def test_labels_that_read_tokens_are_learnt_with_every_option(make_trainer, words_alone, name):
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "embedding_size": 16, "linear_sizes": [16], "cornet_context_size": 3}
     quiet = {"embedding_dropout": 0.0, "hidden_dropout_prob": 0.0, "loss_reduction": "sum_labels"}
-    model = AttentionXMLForXMTC(AttentionXMLConfig.for_tokenizer(tokenizer, num_labels=6, **sizes, **quiet))
+    model = AttentionXMLForXMTC(AttentionXMLConfig.for_tokenizer(words_alone, num_labels=6, **sizes, **quiet))
     before = model.label_head.attention.weight.detach().clone()
     rate = {"label_learning_rate": 0.05} if name == "sgd_in_backward" else {}
-    trainer = make_trainer(model=model, num_train_epochs=20, label_optimizer=name, **rate)
-    first = trainer.evaluate()
+    used = {"processing_class": words_alone}
+    trainer = make_trainer(model=model, num_train_epochs=20, label_optimizer=name, trainer=used, **rate)
+    first = trainer.evaluate(trainer.train_dataset)
     trainer.train()
-    assert trainer.evaluate()["eval_loss"] < 0.8 * first["eval_loss"]
+    assert trainer.evaluate(trainer.train_dataset)["eval_loss"] < 0.8 * first["eval_loss"]
     assert not torch.equal(model.label_head.attention.weight, before)
     assert (model.label_head.attention.weight.grad is None) or name in ("adamw", "rowwise")
 
@@ -449,9 +457,14 @@ def test_narrow_label_weights_are_refused(make_trainer, make_model, name):
         make_trainer(model=model, label_optimizer=name, max_steps=1).train()
 
 
-def test_labels_that_read_tokens_are_not_updated_in_the_backward_pass_of_several_processes(make_trainer, monkeypatch):
-    config = AttentionXMLConfig(vocab_size=64, num_labels=6, hidden_size=4, embedding_size=4, cornet_context_size=3)
-    trainer = make_trainer(model=AttentionXMLForXMTC(config), label_optimizer="sgd_in_backward", max_steps=1)
+def test_labels_that_read_tokens_are_not_updated_in_the_backward_pass_of_several_processes(
+    make_trainer, words_alone, monkeypatch
+):
+    config = AttentionXMLConfig.for_tokenizer(
+        words_alone, num_labels=6, hidden_size=4, embedding_size=4, cornet_context_size=3
+    )
+    options = {"label_optimizer": "sgd_in_backward", "max_steps": 1, "trainer": {"processing_class": words_alone}}
+    trainer = make_trainer(model=AttentionXMLForXMTC(config), **options)
     monkeypatch.setattr(type(trainer.args), "world_size", 2)
     with pytest.raises(ValueError, match="2 processes: the labels of AttentionXMLForXMTC read all tokens"):
         trainer.train()
