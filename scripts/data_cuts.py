@@ -36,9 +36,10 @@ def cut_to_frequent_labels(source: Path, target: Path, num_labels: int) -> Path:
     if len(counts) < num_labels:
         raise ValueError(f"{source} has {len(counts)} labels in training, so {num_labels} cannot be kept.")
     kept = sorted(counts, key=lambda label: (-counts[label], label))[:num_labels]
+    wanted = set(kept)
     target.mkdir(parents=True, exist_ok=True)
     for split, table in tables.items():
-        labels = [[label for label in row if label in set(kept)] for row in table["labels"].to_pylist()]
+        labels = [[label for label in row if label in wanted] for row in table["labels"].to_pylist()]
         table = table.set_column(table.schema.get_field_index("labels"), "labels", pa.array(labels, pa.list_(pa.string())))
         pq.write_table(table.filter(pa.array(map(bool, labels))), target / f"{split}.parquet")
     if (source / "labels.parquet").exists():

@@ -90,10 +90,9 @@ def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]], shown: S
 def gain_table(gains: Sequence[PairGains], metrics: Sequence[str] = METRICS, name_both: bool = False) -> str:
     """Markdown, one line per pair."""
     metrics = [metric for metric in metrics if any(metric in pair.gains for pair in gains)]
-    lines = [
-        f"| {'from → to' if name_both else 'model'} | {' | '.join(HEADINGS.get(metric, metric) if name_both else metric for metric in metrics)} | steps | seeds |",
-        "| --- |" + " ---: |" * (len(metrics) + 2),
-    ]
+    first = "from → to" if name_both else "model"
+    headings = [HEADINGS[metric] if name_both else metric for metric in metrics]
+    lines = [f"| {first} | {' | '.join(headings)} | steps | seeds |", "| --- |" + " ---: |" * (len(metrics) + 2)]
     for pair in gains:
         cells = [_signed(pair.gains[metric]) if metric in pair.gains else "–" for metric in metrics]
         steps = " → ".join("never" if step is None else f"{step:,}" for step in pair.steps)

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from hf_xmtc.models.cooccurrence import ConditionalHead, PairHead, clcp_loss, mark_positives, plcp_loss
+from hf_xmtc.models.cooccurrence import ConditionalHead, PairHead, clcp_loss, plcp_loss
 from hf_xmtc.models.cooccurrence_sampling import LabelPairs, draw_given, draw_pairs, mix_seeds, uniform_numbers
+from hf_xmtc.models.label_positives import mark_positives
 
 DRAWS = 10_000
 SEEDS = torch.arange(DRAWS)

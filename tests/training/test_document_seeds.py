@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from hf_xmtc import LACOConfig, LACOForXMTC, XMTCTrainer, XMTCTrainingArguments
-from hf_xmtc.data import label_info_of, load_xmtc_dataset
+from hf_xmtc.data import label_info_of
 from hf_xmtc.models import modeling_laco
 from hf_xmtc.tokenization import train_word_tokenizer
-from small_corpus import write_corpus
 
 SIZES = {
     "hidden_size": 8,
@@ -19,11 +18,10 @@ SIZES = {
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("laco")
-    corpus = load_xmtc_dataset(write_corpus(folder / "small"), cache_dir=folder / "cache")
-    tokenizer = train_word_tokenizer(corpus["train"]["text"], num_cls_tokens=1, max_length=16, min_document_frequency=1)
-    return corpus, tokenizer
+def small(corpus):
+    """The corpus, and a tokenizer with one CLS token in front, as an encoder reads it."""
+    words = train_word_tokenizer(corpus["train"]["text"], num_cls_tokens=1, max_length=16, min_document_frequency=1)
+    return corpus, words
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Candidates as a column of a data set, and what they are worth."""
 
 import numpy as np
-from datasets import Dataset, DatasetDict, Features, List, Value, concatenate_datasets
+from datasets import DatasetDict, List, Value
 
 from hf_xmtc.metrics import ranking_report
 
@@ -40,16 +40,10 @@ def add_candidates(
     columns, report = {}, {}
     for split, rows in data.items():
         ids, _ = generator.candidates(rows["text"], num_candidates, leave_out_itself=split == "train", show_progress=True)
-        columns[split] = _with_column(tokenized[split], ids)
+        columns[split] = tokenized[split].add_column(CANDIDATES, list(ids.astype(np.int32)), feature=List(Value("int32")))
         labels = rows["labels"][:]
         if any(labels):
             found = ranking_report(ids, labels, ks=(1, 3, 5))
             own = {f"generator_{name}": found[name] for name in REPORTED}
             report[split] = {"candidate_recall": candidate_recall(ids, labels), "num_candidates": ids.shape[1], **own}
     return DatasetDict(columns), generator, report
-
-
-def _with_column(rows: Dataset, ids: np.ndarray) -> Dataset:
-    features = Features({CANDIDATES: List(Value("int32"))})
-    column = Dataset.from_dict({CANDIDATES: ids.astype(np.int32)}, features=features)
-    return concatenate_datasets([rows, column], axis=1)

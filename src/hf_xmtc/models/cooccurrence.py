@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from .cooccurrence_sampling import LabelPairs
 
-__all__ = ["ConditionalHead", "PairHead", "clcp_loss", "mark_positives", "plcp_loss"]
+__all__ = ["ConditionalHead", "PairHead", "clcp_loss", "plcp_loss"]
 
 
 class PairHead(nn.Module):
@@ -80,12 +80,6 @@ def clcp_loss(logits: Tensor, positive: Tensor, given: Tensor, reduction: str = 
     if reduction == "mean":
         losses = losses / remaining.clamp(min=1)
     return losses.sum() / (remaining > 0).sum().clamp(min=1)
-
-
-def mark_positives(ids: Tensor, num_labels: int) -> Tensor:
-    """Marks (B, L) of distinct label ids (B, P) that are padded with -100."""
-    marks = torch.zeros(len(ids), num_labels + 1, dtype=torch.bool, device=ids.device)
-    return marks.scatter(1, ids.masked_fill(ids < 0, num_labels), True)[:, :num_labels]
 
 
 def _entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .label_positives import mark_positives
+
 __all__ = ["LabelPairs", "draw_given", "draw_pairs", "mix_seeds", "uniform_numbers"]
 
 # SplitMix64 (Steele, Lea and Flood, 2014), in the signed integers that torch has.
@@ -118,8 +120,7 @@ def draw_given(positives: Tensor, num_labels: int, seeds: Tensor, count: str = "
         wanted = (keys < probability).sum(dim=1).clamp(min=1).minimum(most)
     rank = keys.argsort(dim=1).argsort(dim=1)
     chosen = (rank < wanted[:, None]) & (ordered < num_labels)
-    given = torch.zeros(len(ordered), num_labels + 1, dtype=torch.bool, device=ordered.device)
-    return given.scatter(1, ordered.masked_fill(~chosen, num_labels), True)[:, :num_labels]
+    return mark_positives(ordered.masked_fill(~chosen, -100), num_labels)
 
 
 def _compact(positives: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,5 @@
 """`JointModel`: text and labels through one encoder (LACO §3.2), for the families that build on it."""
 
-import inspect
 from typing import Any, NamedTuple
 
 import torch
@@ -191,10 +190,9 @@ class JointModel(XMTCPreTrainedModel):
         }
         if config.joint_attention == "one_way":
             inputs["attention_mask"] = _one_way(real, words.ids.shape[1], inputs["inputs_embeds"].dtype)
-        if "token_type_ids" in inspect.signature(self.backbone.forward).parameters:
+        if number_of_segments(config.backbone_config) > 1:
             second = torch.zeros_like(real, dtype=torch.long)
-            if number_of_segments(config.backbone_config) > 1:
-                second[:, words.ids.shape[1] : words.ids.shape[1] + num_labels] = 1
+            second[:, words.ids.shape[1] : words.ids.shape[1] + num_labels] = 1
             inputs["token_type_ids"] = second
         return inputs
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["IGNORE_ID", "BatchPositives", "PositivesInBlock", "positive_ids"]
+__all__ = ["IGNORE_ID", "BatchPositives", "PositivesInBlock", "mark_positives", "positive_ids"]
 
 IGNORE_ID = -100
 
@@ -95,3 +95,9 @@ def positive_ids(labels: Tensor, num_labels: int) -> Tensor:
     repeated = torch.zeros_like(ordered, dtype=torch.bool)
     repeated[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
     return ordered.masked_fill(repeated, IGNORE_ID)
+
+
+def mark_positives(ids: Tensor, num_labels: int) -> Tensor:
+    """Marks (B, L) of distinct label ids (B, P) that are padded with -100."""
+    marks = torch.zeros(len(ids), num_labels + 1, dtype=torch.bool, device=ids.device)
+    return marks.scatter(1, ids.masked_fill(ids < 0, num_labels), True)[:, :num_labels]

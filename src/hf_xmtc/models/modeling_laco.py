@@ -7,12 +7,12 @@ from transformers import initialization as init
 from .backbones import refuse_segments
 from .candidates import LabelTerm, best_candidates, candidate_loss, places_among
 from .configuration_laco import LACOConfig
-from .cooccurrence import ConditionalHead, PairHead, clcp_loss, mark_positives, plcp_loss
+from .cooccurrence import ConditionalHead, PairHead, clcp_loss, plcp_loss
 from .cooccurrence_sampling import draw_given, draw_pairs, mix_seeds
 from .cross_attention import CrossAttention, CrossAttentionOutput
 from .document_cache import DocumentCache
 from .joint_model import JointModel, JointStates
-from .label_positives import positive_ids
+from .label_positives import mark_positives, positive_ids
 from .modeling_xmtc import XMTCOutput
 
 __all__ = ["LACOForXMTC"]

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from .cornet import CorNet
 from .label_head_base import BaseLabelHead, loss_divisor
+from .label_positives import mark_positives
 from .label_scorer import LabelMatrix, LinearHead
 from .linear_chain_crf import LinearChainCRF
 
@@ -67,14 +68,9 @@ class SequenceTagHead(BaseLabelHead):
     def loss(self, hidden: Tensor, labels: Tensor, reduction: str = "sum_labels", cornet: CorNet | None = None) -> Tensor:
         """Negative log-likelihood of the documents' tag sequences; arguments as in `BaseLabelHead.loss`."""
         positives = self._positives(labels, len(hidden))
-        tags = positives.new_zeros(len(positives), self.num_labels + 1)
-        tags.scatter_(1, positives.masked_fill(positives < 0, self.num_labels), 1)
-        losses = self.crf.negative_log_likelihood(self.emissions(hidden).float(), tags[:, : self.num_labels])
+        tags = mark_positives(positives, self.num_labels).long()
+        losses = self.crf.negative_log_likelihood(self.emissions(hidden).float(), tags)
         return losses.sum() / loss_divisor(len(positives), self.num_labels, reduction)
-
-    def resize_labels(self, kept_ids: Tensor) -> None:
-        """Nothing here has a row per label."""
-        super().resize_labels(kept_ids)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

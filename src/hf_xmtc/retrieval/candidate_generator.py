@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
 from tqdm import tqdm
 
 from hf_xmtc.metrics.label_sets import LabelSetsLike, label_sets
+from hf_xmtc.models.label_topk import exact_topk
 
 __all__ = ["CandidateGenerator", "candidate_recall"]
 
@@ -122,7 +124,8 @@ class CandidateGenerator:
             queries = csr_array(self.vectorizer.transform(texts[part]))
             own = np.arange(part.start, part.stop) if leave_out_itself else None
             scores = self._votes(queries, own)
-            ids[part], votes[part] = _best(scores, k)
+            found = exact_topk(torch.from_numpy(scores), k)
+            votes[part], ids[part] = found[0].numpy(), found[1].numpy()
         return ids, votes
 
     def _votes(self, queries: csr_array, own: np.ndarray | None) -> np.ndarray:
@@ -130,8 +133,7 @@ class CandidateGenerator:
         similarity = (queries @ self.documents.T).toarray()  # (n, N)
         if own is not None:
             similarity[np.arange(len(own)), own] = 0.0
-        near = np.argpartition(-similarity, self.num_neighbors - 1, axis=1)[:, : self.num_neighbors]
-        weights = np.take_along_axis(similarity, near, axis=1)
+        weights, near = (found.numpy() for found in exact_topk(torch.from_numpy(similarity), self.num_neighbors))
         starts = np.arange(len(near) + 1) * near.shape[1]
         voters = csr_array((weights.ravel(), near.ravel(), starts), shape=similarity.shape)
         return (voters @ self.labels).toarray() + self._prior
@@ -192,16 +194,3 @@ def candidate_recall(candidates: np.ndarray, positives: LabelSetsLike) -> float:
         raise ValueError("No document has a label, so there is nothing to recall.")
     found = truth.positions(np.arange(len(candidates))[:, None], candidates) >= 0
     return float((found.sum(axis=1)[some] / truth.sizes[some]).mean())
-
-
-def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places and values of the k largest of each row, largest first, equal ones by place."""
-    near = (
-        np.argpartition(-scores, k - 1, axis=1)[:, :k]
-        if k < scores.shape[1]
-        else np.broadcast_to(np.arange(k), scores.shape)
-    )
-    near = np.sort(near, axis=1)
-    order = np.argsort(-np.take_along_axis(scores, near, axis=1), axis=1, kind="stable")
-    ids = np.take_along_axis(near, order, axis=1)
-    return ids, np.take_along_axis(scores, ids, axis=1)

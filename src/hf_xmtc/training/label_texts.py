@@ -46,16 +46,16 @@ def initialize_label_embedding(
             f"Words have embeddings of width {words.shape[1]} and labels of {labels.embedding_dim}, so labels cannot start from "
             "words. Use start='random'."
         )
-    rows = _unused_rows(tokenizer, words, labels.num_embeddings) if start == "unused" else None
-    if rows is None:
-        names = model.config.label_names
-        texts = [names.name_of(label_id) for label_id in range(labels.num_embeddings)] if texts is None else texts
-        if len(texts) != labels.num_embeddings:
-            raise ValueError(
-                f"{len(texts)} texts were given for {labels.num_embeddings} labels. Give one per label, in id order."
-            )
-        rows = _mean_rows(tokenizer, words, texts, labels.weight)
-    labels.weight.copy_(rows)
+    if start == "unused":
+        labels.weight.copy_(_unused_rows(tokenizer, words, labels.num_embeddings))
+        return
+    names = model.config.label_names
+    texts = [names.name_of(label_id) for label_id in range(labels.num_embeddings)] if texts is None else texts
+    if len(texts) != labels.num_embeddings:
+        raise ValueError(
+            f"{len(texts)} texts were given for {labels.num_embeddings} labels. Give one per label, in id order."
+        )
+    labels.weight.copy_(_mean_rows(tokenizer, words, texts, labels.weight))
 
 
 def _mean_rows(tokenizer: Any, words: Tensor, texts: list[str], otherwise: Tensor) -> Tensor:
