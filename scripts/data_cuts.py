@@ -1,6 +1,7 @@
-"""Data sets made of others: only the most frequent labels of one, and the documents that have any of them."""
+"""Data sets made of others: only the most frequent labels of one, or its labels by other names."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["cut_to_frequent_labels"]
+__all__ = ["cut_to_frequent_labels", "with_label_names"]
 
 SPLITS = ("train", "validation", "test")
 
@@ -47,4 +48,33 @@ def cut_to_frequent_labels(source: Path, target: Path, num_labels: int) -> Path:
         pq.write_table(described.filter(pc.is_in(described["label"], pa.array(kept))), target / "labels.parquet")
     # Written last, so that a cut that was interrupted is made again.
     (target / "cut.json").write_text(json.dumps({"source": source.name, "num_labels": num_labels}) + "\n", encoding="utf-8")
+    return target
+
+
+def with_label_names(source: Path, target: Path, column: str) -> Path:
+    """Write a data folder whose labels have the names of another column of ``labels.parquet``, where they have one there.
+
+    Args:
+        source: Folder as for `cut_to_frequent_labels`, with ``labels.parquet``.
+        target: Where to write; a folder that is there already is taken as it is.
+        column: The column, such as ``name_en``.
+
+    Returns:
+        ``target``.
+
+    Raises:
+        ValueError: If there is no such column.
+    """
+    if (target / "cut.json").exists():
+        return target
+    labels = pq.read_table(source / "labels.parquet")
+    if column not in labels.column_names:
+        raise ValueError(f"{source / 'labels.parquet'} has no column {column!r}, but {', '.join(labels.column_names)}.")
+    target.mkdir(parents=True, exist_ok=True)
+    names = pc.coalesce(labels[column], labels["name"])
+    pq.write_table(labels.set_column(labels.schema.get_field_index("name"), "name", names), target / "labels.parquet")
+    for split in SPLITS:
+        if (source / f"{split}.parquet").exists():
+            shutil.copyfile(source / f"{split}.parquet", target / f"{split}.parquet")
+    (target / "cut.json").write_text(json.dumps({"source": source.name, "names": column}) + "\n", encoding="utf-8")
     return target

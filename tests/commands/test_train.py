@@ -274,6 +274,8 @@ def test_only_the_first_documents_are_used_where_asked_for(train, unchecked, tmp
     told = train(tmp_path / "run", max_steps=1, max_train_documents=10, max_eval_documents=3)
     assert "train: 10 documents" in told and "test: 3 documents" in told
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["num_documents"] == 3
+    told = train(tmp_path / "other", max_steps=1, max_validation_documents=3)
+    assert "validation: 3 documents" in told and "test: 7 documents" in told
 
 
 # ---- models --------------------------------------------------------------------------------------------------------------

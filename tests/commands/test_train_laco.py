@@ -1,6 +1,7 @@
 """LACO and SeqTag by the command line: from scratch, on a pretrained encoder, with sets and thresholds."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
 
+from hf_xmtc.commands.predict import PredictArguments, predict_file
 from hf_xmtc.hub import check_model_folder
 from hf_xmtc.retrieval import CandidateGenerator
 from small_corpus import WORDS
@@ -155,7 +157,7 @@ def test_a_model_of_candidates_is_trained_beside_its_generator_and_opens_again(t
     assert 0.5 < metrics["candidate_recall"] <= 1 and metrics["num_candidates"] == 4
     assert metrics["R@5"] <= metrics["candidate_recall"] + 1e-9
     assert {"generator_nDCG@5", "generator_P@1"} <= set(metrics)
-    generator = CandidateGenerator.load(folder / "candidates")
+    generator = CandidateGenerator.from_pretrained(folder)
     ids, _ = generator.candidates(["cat song"], 4)
     names = json.loads((folder / "labels.json").read_text())
     chosen = [names[label] for label in ids[0]]
@@ -163,3 +165,77 @@ def test_a_model_of_candidates_is_trained_beside_its_generator_and_opens_again(t
     assert {answer["label"] for answer in tagger("cat song", candidates=chosen, top_k=None)} == set(chosen)
     with pytest.raises(ValueError, match="num_candidates=4.*and none were given"):
         tagger("cat song")
+    assert tagger("cat song", candidates=generator, top_k=None) == tagger("cat song", candidates=chosen, top_k=None)
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory, train):
+    """A model of candidates in whose scores the generator's votes count."""
+    folder = tmp_path_factory.mktemp("mixed") / "run"
+    overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
+    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_generator_share": True}
+    return folder, train(folder, **settings)
+
+
+def test_the_generators_share_is_tuned_on_validation_and_saved(mixed):
+    folder, said = mixed
+    assert "Validation nDCG@5: the model alone" in said
+    config, metrics = (json.loads((folder / name).read_text()) for name in ("config.json", "metrics.json"))
+    assert 0 < config["generator_share"] <= 1
+    validation = metrics["validation"]
+    assert validation["nDCG@5"] >= max(validation["model_nDCG@5"], validation["generator_nDCG@5"]) - 1e-9
+    assert validation["model_nDCG@5"] < validation["nDCG@5"]  # a model of a few steps knows nothing yet
+    assert "model_nDCG@5" in metrics["test"]
+
+
+def test_predict_finds_its_candidates_as_the_pipeline_does(mixed, tmp_path):
+    folder, _ = mixed
+    texts = ["cat song", "", "a text of nothing known", "cat cat cat"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    settings = {"model": str(folder), "input": str(tmp_path / "texts.txt"), "top_k": 3, "device": "cpu"}
+    predict_file(PredictArguments(**settings, output=str(tmp_path / "tags.jsonl")))
+    rows = [json.loads(line) for line in (tmp_path / "tags.jsonl").read_text().splitlines()]
+    generator = CandidateGenerator.from_pretrained(folder)
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True, candidates=generator)
+    for row, answer, in_batch in zip(rows, tagger(texts, top_k=3), tagger(texts, top_k=3, batch_size=2), strict=True):
+        assert row["labels"] == [entry["label"] for entry in answer] == [entry["label"] for entry in in_batch]
+        assert row["scores"] == pytest.approx([entry["score"] for entry in answer], abs=1e-5)
+    assert len(tagger("cat", top_k=9)) == 4
+    # What is beside the model decides the rows.
+    path = folder / "candidates" / "candidates.json"
+    path.write_text(path.read_text() + " ")
+    with pytest.raises(FileExistsError):
+        predict_file(PredictArguments(**settings, output=str(tmp_path / "tags.jsonl")))
+
+
+def test_candidates_that_do_not_fit_the_model_are_refused(mixed, tmp_path):
+    folder, _ = mixed
+    other = CandidateGenerator.fit(["cat", "song"], [[0], [1]], num_labels=2)
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
+    with pytest.raises(ValueError, match="finds 2 labels, but the model has 6"):
+        tagger("cat", candidates=other)
+    copied = tmp_path / "copied"
+    shutil.copytree(folder, copied)
+    other.save_pretrained(copied)
+    (tmp_path / "texts.txt").write_text("cat\n", encoding="utf-8")
+    settings = {"model": str(copied), "input": str(tmp_path / "texts.txt"), "output": str(tmp_path / "tags.jsonl")}
+    with pytest.raises(ValueError, match="are of 2 labels, but the model has 6"):
+        predict_file(PredictArguments(**settings))
+    shutil.rmtree(copied / "candidates")
+    with pytest.raises(FileNotFoundError, match="Was the model trained with num_candidates"):
+        predict_file(PredictArguments(**settings))
+
+
+def test_the_generators_share_is_asked_for_only_where_there_is_a_generator(train, tmp_path):
+    with pytest.raises(SystemExit, match="tune_generator_share=True, but the model scores all labels"):
+        train(tmp_path / "run", model_family="laco", tune_generator_share=True, **SCRATCH)
+    with pytest.raises(SystemExit, match="tune_generator_share=True, but .* has no validation split to tune it on"):
+        overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 2})
+        settings = {
+            "eval_strategy": "no",
+            "load_best_model_at_end": False,
+            "validation_fraction": 0.0,
+            "model_family": "laco",
+        }
+        settings = {**SCRATCH, **settings, "config_overrides": overrides, "tune_generator_share": True}
+        train(tmp_path / "run", dataset=one_split(tmp_path), **settings)

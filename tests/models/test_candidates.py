@@ -4,7 +4,14 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from hf_xmtc.models.candidates import LabelTerm, best_candidates, candidate_loss, places_among, training_candidates
+from hf_xmtc.models.candidates import (
+    LabelTerm,
+    best_candidates,
+    candidate_loss,
+    log_scores,
+    places_among,
+    training_candidates,
+)
 from models.families import make_batch
 from models.test_modeling_laco import BACKBONE, BATCH, build
 
@@ -68,13 +75,28 @@ def test_draws_do_not_depend_on_padding_or_neighbours_and_short_lists_are_padded
 
 def test_the_best_candidates_are_sorted_and_equal_ones_go_to_the_lower_id():
     ids = torch.tensor([[9, 4, -100, 7], [3, -100, -100, -100]])
-    logits = torch.tensor([[0.5, 2.0, 9.0, 0.5], [-1.0, 9.0, 9.0, 9.0]])
-    scores, found = best_candidates(logits, ids, 3)
+    values = torch.tensor([[0.5, 0.8, 0.9, 0.5], [0.1, 0.9, 0.9, 0.9]])
+    scores, found = best_candidates(values.log(), ids, 3)
     assert found.tolist() == [[4, 7, 9], [3, -100, -100]]
-    torch.testing.assert_close(scores, torch.tensor([[2.0, 0.5, 0.5], [-1.0, -torch.inf, -torch.inf]]).sigmoid())
-    assert best_candidates(logits, ids, 9)[1].shape == (2, 4)
+    torch.testing.assert_close(scores, torch.tensor([[0.8, 0.5, 0.5], [0.1, 0.0, 0.0]]))
+    assert best_candidates(values.log(), ids, 9)[1].shape == (2, 4)
     with pytest.raises(ValueError, match="top_k=0, but it must be at least 1"):
-        best_candidates(logits, ids, 0)
+        best_candidates(values.log(), ids, 0)
+
+
+def test_votes_count_by_their_share_in_a_geometric_mean():
+    logits, votes = torch.tensor([[-40.0, 0.0, 3.0], [1.0, 2.0, -1.0]]), torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(log_scores(logits).exp(), logits.sigmoid())
+    assert torch.equal(log_scores(logits, votes, 0.0), log_scores(logits))
+    assert torch.equal(log_scores(logits, None, 0.5), log_scores(logits))  # votes that are not known
+    mixed = log_scores(logits, votes, 0.25).exp()
+    expected = logits.sigmoid() ** 0.75 * torch.tensor([1.0, 0.5, 0.0]) ** 0.25
+    torch.testing.assert_close(mixed[0, :2], expected[0, :2])
+    assert mixed[0, 2] < 1e-9  # nobody voted for it
+    torch.testing.assert_close(mixed[1], logits[1].sigmoid() ** 0.75)  # nobody voted at all
+    torch.testing.assert_close(log_scores(logits, votes, 1.0).exp()[0], torch.tensor([1.0, 0.5, 0.0]), atol=1e-9, rtol=0)
+    order = torch.tensor([[-80.0, -79.5, 20.0, 20.5]])
+    assert (log_scores(order).diff() > 0).all()  # logits of nearly 0 and 1 keep their order
 
 
 def test_the_loss_is_that_of_the_candidates_alone():
@@ -170,6 +192,8 @@ def test_candidates_are_needed_where_the_model_reads_no_others_and_must_be_label
     ("settings", "message"),
     [
         ({"label_term": True}, "label_term=True, but it scores candidates and num_candidates=0"),
+        ({"generator_share": 0.5}, "generator_share=0.5, but it scores candidates and num_candidates=0"),
+        ({"num_candidates": 4, "generator_share": 1.5}, "generator_share=1.5, but a share is from 0 to 1"),
         ({"num_candidates": -1}, "num_candidates=-1"),
         (
             {"num_candidates": 4, "label_positions": "sequential"},
@@ -189,14 +213,16 @@ def test_settings_that_do_not_go_with_candidates_are_refused(settings, message):
 def test_u17_texts_read_once_are_scored_as_if_they_were_read_again(attn_implementation, model_type):
     sizes = {"roberta": {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 42}}.get(model_type, {})
     backbone = AutoConfig.for_model(model_type, **{**BACKBONE, **sizes})
-    model = candidate_model(joint_attention="one_way", backbone_config=backbone)
+    model = candidate_model(joint_attention="one_way", backbone_config=backbone, generator_share=0.3)
     model.set_attn_implementation(attn_implementation)
     batch = make_batch(model, BATCH, left=True)
     cache = model.cache_documents(batch["input_ids"], batch["attention_mask"])
     for ids in (torch.tensor([[3, 40, 7, 12], [9, 1, 30, -100]]), torch.tensor([[8, 2], [5, 6]])):
+        votes = torch.arange(ids.numel()).view(ids.shape)
         with torch.no_grad():
-            expected = model(**batch, candidate_ids=ids)
-        found = model.score_candidates(cache, ids)
+            expected = model(**batch, candidate_ids=ids, candidate_votes=votes)
+            assert not torch.allclose(model(**batch, candidate_ids=ids).top_scores, expected.top_scores)
+        found = model.score_candidates(cache, ids, votes)
         assert torch.equal(found.top_labels, expected.top_labels)
         torch.testing.assert_close(found.top_scores, expected.top_scores, rtol=0, atol=1e-5)
 

@@ -58,14 +58,14 @@ def test_u16_a_training_text_does_not_vote_for_itself():
 
 def test_blocks_and_saving_change_nothing(generator, tmp_path, monkeypatch):
     expected = generator.candidates(TEXTS, 4, leave_out_itself=True)
-    generator.save(tmp_path)
-    loaded = CandidateGenerator.load(tmp_path)
+    generator.save_pretrained(tmp_path)
+    loaded = CandidateGenerator.from_pretrained(tmp_path)
     monkeypatch.setattr("hf_xmtc.retrieval.candidate_generator.BLOCK_NUMBERS", 60 * 7)
     for found in (generator, loaded):
         ids, votes = found.candidates(TEXTS, 4, leave_out_itself=True)
         np.testing.assert_array_equal(ids, expected[0])
         np.testing.assert_allclose(votes, expected[1], rtol=1e-5)
-    assert {path.name for path in tmp_path.iterdir()} == {"candidates.safetensors", "candidates.json"}
+    assert {path.name for path in (tmp_path / "candidates").iterdir()} == {"candidates.safetensors", "candidates.json"}
 
 
 def test_a_text_of_unknown_words_gets_the_most_frequent_labels(generator):
@@ -104,5 +104,7 @@ def test_what_makes_no_sense_is_refused(generator, call, message):
 
 
 def test_a_folder_without_a_generator_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no candidates.safetensors and no candidates.json"):
-        CandidateGenerator.load(tmp_path)
+    with pytest.raises(
+        FileNotFoundError, match=r"candidates.safetensors and no .*candidates.json. Was the model trained with"
+    ):
+        CandidateGenerator.from_pretrained(tmp_path)

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_cuts import cut_to_frequent_labels
-from hf_xmtc import load_xmtc_dataset
+from data_cuts import cut_to_frequent_labels, with_label_names
+from hf_xmtc import label_info_of, load_xmtc_dataset
 from small_corpus import write_split
 
 TRAIN = [("one", ["b", "a"]), ("two", ["a"]), ("three", ["c"]), ("four", ["c", "d"]), ("five", ["a", "d"]), ("six", ["e"])]
@@ -50,3 +50,17 @@ def test_a_finished_cut_is_kept_and_an_interrupted_one_made_again(source, tmp_pa
 def test_more_labels_than_there_are_is_refused(source, tmp_path):
     with pytest.raises(ValueError, match="has 5 labels in training, so 6 cannot be kept"):
         cut_to_frequent_labels(source, tmp_path / "cut", 6)
+
+
+def test_labels_may_have_the_names_of_another_column(source, tmp_path):
+    labels = pq.read_table(source / "labels.parquet")
+    english = [None, "bee", None, "dee", None]
+    pq.write_table(labels.append_column("name_en", pa.array(english)), source / "labels.parquet")
+    target = with_label_names(source, tmp_path / "named", "name_en")
+    data = load_xmtc_dataset(target, cache_dir=tmp_path / "cache", validation_fraction=0.0)
+    names = label_info_of(data).names
+    assert [names.name_of(label) for label in range(5)] == ["name of a", "bee", "name of c", "dee", "name of e"]
+    assert data["test"]["text"][:] == ["seven", "eight", "nine"]
+    assert with_label_names(tmp_path / "gone", target, "name_en") == target  # what is there is kept
+    with pytest.raises(ValueError, match="has no column 'name_fr', but label, name, name_en"):
+        with_label_names(source, tmp_path / "other", "name_fr")

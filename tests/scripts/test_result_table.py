@@ -181,3 +181,15 @@ def test_a_table_of_sets_has_its_metrics_and_the_lowest_hamming_loss_is_bold(tmp
     assert "The true labels form 1,392 distinct sets." in text and "![micro F1 on validation](t.png)" in text
     stored = json.loads((tmp_path / "t.json").read_text())
     assert stored["rows"]["a"]["columns"]["micro_f1"]["mean"] == 0.7
+
+
+def test_what_the_parts_of_a_model_of_candidates_are_worth_stands_below_it():
+    of_candidates = result(1, 0.5)
+    of_candidates["metrics"]["test"] |= {"generator_P@1": 0.25, "generator_nDCG@5": 0.4, "model_P@1": 0.45}
+    of_candidates["metrics"]["test"] |= {"candidate_recall": 0.6875, "num_candidates": 64}
+    text = markdown("T", [row("a", [of_candidates]), row("b", [result(1, 0.3)])])
+    assert cells(text, "… its generator alone")[1] == "25.00"
+    assert cells(text, "… by its own scores alone")[1] == "45.00"
+    assert cells(text, "A")[1] == "**50.00**"
+    assert "A: the 64 candidates of a document hold 68.75 % of its labels" in text
+    assert "B: the" not in text

@@ -1,20 +1,14 @@
-"""Candidates as a column of a data set, and what they are worth."""
+"""Candidates as columns of a data set, and what the generator and the model are worth alone."""
 
 import numpy as np
 from datasets import DatasetDict, List, Value
 
 from hf_xmtc.metrics import ranking_report
+from hf_xmtc.retrieval import CandidateGenerator, candidate_recall
+from hf_xmtc.training import XMTCTrainer
+from hf_xmtc.training.candidates import CANDIDATES, VOTES, tune_generator_share
 
-try:
-    from hf_xmtc.retrieval import CandidateGenerator, candidate_recall
-except ModuleNotFoundError as error:
-    if error.name not in ("sklearn", "scipy"):
-        raise
-    raise ValueError("num_candidates needs scikit-learn for the generator: pip install 'hf_xmtc[retrieval]'.") from error
-
-from hf_xmtc.training.candidates import CANDIDATES
-
-__all__ = ["add_candidates"]
+__all__ = ["add_candidates", "mix_with_generator"]
 
 REPORTED = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5")
 
@@ -22,7 +16,7 @@ REPORTED = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5")
 def add_candidates(
     data: DatasetDict, tokenized: DatasetDict, num_labels: int, num_candidates: int
 ) -> tuple[DatasetDict, CandidateGenerator, dict[str, dict[str, float]]]:
-    """Add the column ``candidate_ids`` to every split, from the labels of the nearest training texts.
+    """Add the columns ``candidate_ids`` and ``candidate_votes`` to every split, from the labels of the nearest training texts.
 
     A training text's own labels do not vote for its candidates.
 
@@ -33,17 +27,42 @@ def add_candidates(
         num_candidates: Candidates per document.
 
     Returns:
-        The tokenized splits with the column; the generator; and for every split its recall (``candidate_recall``, what no model of
+        The tokenized splits with the columns; the generator; and for every split its recall (``candidate_recall``, what no model of
         these candidates can exceed) and the metrics of its own ranking (``generator_nDCG@5`` …).
     """
     generator = CandidateGenerator.fit(data["train"]["text"], data["train"]["labels"], num_labels)
     columns, report = {}, {}
     for split, rows in data.items():
-        ids, _ = generator.candidates(rows["text"], num_candidates, leave_out_itself=split == "train", show_progress=True)
-        columns[split] = tokenized[split].add_column(CANDIDATES, list(ids.astype(np.int32)), feature=List(Value("int32")))
+        ids, votes = generator.candidates(
+            rows["text"], num_candidates, leave_out_itself=split == "train", show_progress=True
+        )
+        with_ids = tokenized[split].add_column(CANDIDATES, list(ids.astype(np.int32)), feature=List(Value("int32")))
+        columns[split] = with_ids.add_column(VOTES, list(votes), feature=List(Value("float32")))
         labels = rows["labels"][:]
         if any(labels):
             found = ranking_report(ids, labels, ks=(1, 3, 5))
             own = {f"generator_{name}": found[name] for name in REPORTED}
             report[split] = {"candidate_recall": candidate_recall(ids, labels), "num_candidates": ids.shape[1], **own}
     return DatasetDict(columns), generator, report
+
+
+def mix_with_generator(trainer: XMTCTrainer, tokenized: DatasetDict) -> tuple[str, dict[str, dict[str, float]]]:
+    """Tune the generator's share in the scores on the validation split.
+
+    Returns:
+        What was found, in a sentence; and for every evaluated split the metrics of the model's own scores (``model_nDCG@5`` …).
+    """
+    config = trainer.model.config
+    by_share = tune_generator_share(trainer, tokenized["validation"])
+    share, config.generator_share = config.generator_share, 0.0
+    alone = {}
+    for split in sorted(tokenized.keys() - {"train"}):
+        found = trainer.predict(tokenized[split]).metrics
+        alone[split] = {f"model_{name}": found[f"test_{name}"] for name in REPORTED if f"test_{name}" in found}
+    config.generator_share = share
+    of_model, of_generator, of_both = (100 * by_share[value] for value in (0.0, 1.0, share))
+    told = (
+        f"Validation nDCG@5: the model alone {of_model:.2f}, the generator alone {of_generator:.2f}, together {of_both:.2f} with a "
+        f"generator_share of {share:.2f}."
+    )
+    return told, alone

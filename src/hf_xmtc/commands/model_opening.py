@@ -1,6 +1,7 @@
 """Open a model for prediction: is the folder complete, which device, how many tokens."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
@@ -9,7 +10,18 @@ import hf_xmtc  # noqa: F401, registers the model classes, so that a local folde
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import check_max_length
 
-__all__ = ["MODEL_FILES", "WEIGHTS_FILES", "check_readable", "choose_device", "choose_max_length", "open_model"]
+if TYPE_CHECKING:
+    from hf_xmtc.retrieval import CandidateGenerator
+
+__all__ = [
+    "MODEL_FILES",
+    "WEIGHTS_FILES",
+    "check_readable",
+    "choose_device",
+    "choose_max_length",
+    "open_generator",
+    "open_model",
+]
 
 # What prediction reads of a model folder: all of the first, one of the second.
 MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
@@ -42,6 +54,29 @@ def open_model(
     tokenizer = AutoTokenizer.from_pretrained(name_or_path, **options)
     model.check_tokenizer(tokenizer)
     return model.eval(), tokenizer
+
+
+def open_generator(
+    model: XMTCPreTrainedModel, name_or_path: str, revision: str | None = None
+) -> "CandidateGenerator | None":
+    """Open the generator of a model that scores candidates; None for a model that scores all labels.
+
+    Raises:
+        OSError: If it is not beside the model.
+        ImportError: If scikit-learn is missing.
+        ValueError: If it belongs to another model.
+    """
+    if not getattr(model.config, "num_candidates", 0):
+        return None
+    from hf_xmtc.retrieval import CandidateGenerator  # not at the top: other models do without scikit-learn
+
+    generator = CandidateGenerator.from_pretrained(name_or_path, revision)
+    if generator.num_labels != model.config.num_labels:
+        raise ValueError(
+            f"The candidates beside {name_or_path} are of {generator.num_labels} labels, but the model has {model.config.num_labels}. Copy "
+            "the folder again from where it was trained."
+        )
+    return generator
 
 
 def choose_device(name: str | None) -> torch.device:

@@ -19,7 +19,15 @@ from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .document_files import STANDARD_INPUT, DocumentChunk, DocumentFile
-from .model_opening import MODEL_FILES, WEIGHTS_FILES, check_readable, choose_device, choose_max_length, open_model
+from .model_opening import (
+    MODEL_FILES,
+    WEIGHTS_FILES,
+    check_readable,
+    choose_device,
+    choose_max_length,
+    open_generator,
+    open_model,
+)
 from .prediction_files import PredictionRow, PredictionWriter, Progress
 from .processes import usable_cores
 
@@ -168,6 +176,7 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
         first = next(chunks, None)  # a wrong column is found before the model is opened
         model, tokenizer = open_model(settings.model, settings.revision, settings.trust_remote_code)
         model.to(device)
+        generator = open_generator(model, settings.model, settings.revision)
         names = model.config.label_names
         max_length = choose_max_length(model, tokenizer, settings.max_length)
         started = time.monotonic()
@@ -179,6 +188,7 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
                     model,
                     tokenizer,
                     chunk.texts,
+                    candidates=generator and generator.candidates(chunk.texts, model.config.num_candidates),
                     top_k=settings.top_k,
                     batch_size=settings.batch_size,
                     max_length=max_length,
@@ -197,6 +207,7 @@ def predict_texts(
     tokenizer: PreTrainedTokenizerFast,
     texts: list[str],
     *,
+    candidates: tuple[np.ndarray, np.ndarray] | None = None,
     top_k: int = 5,
     batch_size: int = 32,
     max_length: int | None = None,
@@ -209,14 +220,15 @@ def predict_texts(
         model: The model, in evaluation mode and on its device.
         tokenizer: Its tokenizer.
         texts: N texts.
-        top_k: Labels per text K; all labels where the model has fewer.
+        candidates: Labels to score for each text and their votes, each (N, C), for models that score candidates.
+        top_k: Labels per text K; all labels, or all candidates, where there are fewer.
         batch_size: Texts per batch.
         max_length: Tokens after which a text is cut; None where the model has no limit.
 
     Returns:
         Label ids (N, K) best first, their scores (N, K) after the sigmoid, and the number of texts that were cut.
     """
-    top_k = min(top_k, model.config.num_labels)
+    top_k = min(top_k, model.config.num_labels if candidates is None else candidates[0].shape[1])
     top_labels = np.zeros((len(texts), top_k), dtype=np.int64)
     top_scores = np.zeros((len(texts), top_k), dtype=np.float32)
     if not texts:
@@ -229,6 +241,8 @@ def predict_texts(
         batch = pad_without_fast_tokenizer_warning(
             tokenizer, {"input_ids": [token_ids[i] for i in members]}, return_attention_mask=True, return_tensors="pt"
         )
+        if candidates is not None:
+            batch["candidate_ids"], batch["candidate_votes"] = (torch.from_numpy(array[members]) for array in candidates)
         output = model(**batch.to(model.device), top_k=top_k)
         top_labels[members] = output.top_labels.cpu().numpy()
         top_scores[members] = output.top_scores.float().cpu().numpy()
@@ -270,9 +284,10 @@ def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> d
     folder = Path(settings.model)
     if folder.is_dir():
         found["--model"] = str(folder.resolve())
-        for name in (*MODEL_FILES, *WEIGHTS_FILES, LABELS_FILE):
-            if (folder / name).is_file():
-                found[f"the model's {name}"] = _file_identity(folder / name)
+        read = [folder / name for name in (*MODEL_FILES, *WEIGHTS_FILES, LABELS_FILE)]
+        for path in (*read, *sorted(folder.glob("candidates/*"))):
+            if path.is_file():
+                found[f"the model's {path.relative_to(folder).as_posix()}"] = _file_identity(path)
     return found
 
 

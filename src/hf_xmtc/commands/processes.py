@@ -47,6 +47,10 @@ def set_up_process(args: TrainingArguments) -> None:
         import datasets  # not at the top: prediction uses this file too, and does without
 
         datasets.disable_progress_bars()
+    if args.device.type == "cpu" and args.bf16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        logger.warning(
+            "bf16=True, but this CPU has no instructions for bfloat16: it will be several times slower than float32. Leave it out here."
+        )
     say(args, f"{args.world_size} process(es), {torch.get_num_threads()} thread(s) each, on {args.device.type}.")
 
 

@@ -235,6 +235,10 @@ class DataArguments:
     max_eval_documents: int | None = field(
         default=None, metadata={"help": "Evaluate on the first N documents of each split only."}
     )
+    max_validation_documents: int | None = field(
+        default=None,
+        metadata={"help": "Validate on the first N documents only, and test on all (default: max_eval_documents)."},
+    )
 
     @property
     def dataset_repo_id(self) -> str | None:
@@ -249,6 +253,19 @@ class Recipe:
     model: ModelArguments
     data: DataArguments
     training: XMTCTrainingArguments
+
+    def check(self) -> None:
+        """Refuse settings of the model and of the training that do not go together.
+
+        Raises:
+            ValueError: If there are any.
+        """
+        self.model.check()
+        if self.training.tune_generator_share and not self.model.num_candidates:
+            raise ValueError(
+                "tune_generator_share=True, but the model scores all labels and has no generator. Add --config_overrides "
+                "num_candidates=128, or leave it out."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as one flat JSON object; local paths are reduced to their last part.

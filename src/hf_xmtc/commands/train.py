@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
         set_up_process(recipe.training)
         train(recipe)
         leave_processes()
-    except (OSError, MemoryError, ValueError, FloatingPointError, UnjoinedProcessesError) as error:
+    except (OSError, ImportError, MemoryError, ValueError, FloatingPointError, UnjoinedProcessesError) as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
         if recipe is not None and recipe.training.log_level == "debug":
             raise
@@ -87,7 +87,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         ValueError: If a setting or the data cannot be used.
         MemoryError: If the run cannot fit into the free memory.
     """
-    recipe.model.check()
+    recipe.check()
     args = recipe.training
     folder = OutputFolder(args.output_dir)
     folder.refuse_if_taken()
@@ -98,7 +98,8 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         tokenized, truncated = tokenize_dataset(data, tokenizer, recipe.data.max_length_tokens)
         generator, of_generator = None, {}
         if recipe.model.num_candidates:
-            from .candidate_columns import add_candidates  # not at the top: other models do without scikit-learn
+            # Not at the top: other models do without scikit-learn.
+            from .candidate_columns import add_candidates, mix_with_generator
 
             tokenized, generator, of_generator = add_candidates(
                 data, tokenized, info.num_labels, recipe.model.num_candidates
@@ -143,6 +144,10 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         processing_class=tokenizer,
     )
     figures = _train_and_measure(trainer, checkpoint)
+    if args.tune_generator_share:
+        told, of_model = mix_with_generator(trainer, tokenized)
+        of_generator = {split: {**values, **of_model.get(split, {})} for split, values in of_generator.items()}
+        say(args, told)
     if args.tune_threshold != "none":
         trainer.tune_thresholds(tokenized["validation"])
     metrics, predictions = _evaluate(trainer, tokenized)
@@ -153,7 +158,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
     checked = score_some(trainer, tokenized)
     if args.should_save:
         if generator is not None:
-            generator.save(folder.path / "candidates")
+            generator.save_pretrained(folder.path)
         _write_folder(folder, trainer, metrics, predictions, info, recipe)
         check_folder(folder.path, checked, data, info, as_candidates=generator is not None)
         folder.finish(metrics)
@@ -181,11 +186,12 @@ def _refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArgumen
             "are compared during training. Hold a part of train out with --validation_fraction 0.1, or train without "
             "evaluation: --eval_strategy no --load_best_model_at_end False."
         )
-    if "validation" not in splits and args.tune_threshold != "none":
-        raise ValueError(
-            f"tune_threshold={args.tune_threshold!r}, but {statistics['source']} has no validation split to tune it on. Hold a part of "
-            "train out with --validation_fraction 0.1, or leave it out."
-        )
+    for name, idle in (("tune_threshold", "none"), ("tune_generator_share", False)):
+        if "validation" not in splits and getattr(args, name) != idle:
+            raise ValueError(
+                f"{name}={getattr(args, name)!r}, but {statistics['source']} has no validation split to tune it on. Hold a part of "
+                "train out with --validation_fraction 0.1, or leave it out."
+            )
     for split, numbers in splits.items():
         if numbers["num_documents"] == numbers["num_without_labels"]:
             raise ValueError(
@@ -225,7 +231,7 @@ def _load_data(recipe: Recipe) -> DatasetDict:
     )
     limits = {
         "train": chosen.max_train_documents,
-        "validation": chosen.max_eval_documents,
+        "validation": chosen.max_validation_documents or chosen.max_eval_documents,
         "test": chosen.max_eval_documents,
     }
     for split, limit in limits.items():

@@ -22,7 +22,7 @@ class XMTCDataCollator:
     A batch holds ``input_ids`` and ``attention_mask`` (B, T), ``token_type_ids`` only where the features have them, and,
     where the features have labels, ``labels`` (B, P): the positive label ids of each document in int64, padded with -100,
     with P ≥ 1 even if no document has a label. Documents × labels are never stored densely. ``document_seeds`` (B,) and ``candidate_ids`` (B, C),
-    padded with -100, are passed on.
+    padded with -100, and ``candidate_votes`` (B, C), padded with 0, are passed on.
 
     Ids from ``num_labels`` on (labels that only evaluation data has) are left out of ``labels``, so no loss sees them;
     metrics need them, and get them with ``keep_unseen=True``.
@@ -61,6 +61,9 @@ class XMTCDataCollator:
             batch["document_seeds"] = torch.tensor([feature["document_seeds"] for feature in features])
         if "candidate_ids" in features[0]:
             batch["candidate_ids"] = _padded([_checked_ids(feature["candidate_ids"]) for feature in features])
+        if "candidate_votes" in features[0]:
+            votes = [np.asarray(feature["candidate_votes"], dtype=np.float32) for feature in features]
+            batch["candidate_votes"] = _padded(votes, 0.0, torch.float32)
         with_labels = sum("labels" in feature for feature in features)
         if with_labels:
             if with_labels != len(features):
@@ -121,9 +124,9 @@ class XMTCDataCollator:
         return np.flatnonzero(values)
 
 
-def _padded(rows: Sequence[np.ndarray]) -> Tensor:
-    """Ids of each document, (B, P) int64, padded with -100."""
-    padded = torch.full((len(rows), max([1, *map(len, rows)])), _PADDING_LABEL, dtype=torch.long)
+def _padded(rows: Sequence[np.ndarray], padding: float = _PADDING_LABEL, dtype: torch.dtype = torch.long) -> Tensor:
+    """Numbers of each document, such as ids, (B, P), padded."""
+    padded = torch.full((len(rows), max([1, *map(len, rows)])), padding, dtype=dtype)
     for document, row in enumerate(rows):
         padded[document, : len(row)] = torch.from_numpy(row)
     return padded

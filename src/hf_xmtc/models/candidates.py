@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from .cooccurrence_sampling import uniform_numbers
 
-__all__ = ["LabelTerm", "best_candidates", "candidate_loss", "places_among", "training_candidates"]
+__all__ = ["LabelTerm", "best_candidates", "candidate_loss", "log_scores", "places_among", "training_candidates"]
 
 
 class LabelTerm(nn.Module):
@@ -26,16 +26,35 @@ class LabelTerm(nn.Module):
         return self.output((self.of_label(states) + self.of_document(features)[:, None]).tanh()).squeeze(-1)
 
 
-def best_candidates(logits: Tensor, candidate_ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k best candidates of each document, equal logits going to the lower label id.
+def log_scores(logits: Tensor, votes: Tensor | None = None, generator_share: float = 0.0) -> Tensor:
+    """Logarithms of candidates' scores, (B, C): of σ(l), or of σ(l)^(1 - s) · g^s with what the generator said of them.
 
     Args:
-        logits: (B, C).
+        logits: l, (B, C).
+        votes: The generator's, (B, C), at least 0; g is a label's votes over the most that a label of its document has. Where they are
+            not known, None, and the logits decide alone.
+        generator_share: s, from 0 (the logits alone) to 1 (the votes alone).
+
+    Source: our design (a geometric mean of two models' probabilities).
+    """
+    scores = nn.functional.logsigmoid(logits)
+    if votes is None or not generator_share:
+        return scores
+    smallest = torch.finfo(scores.dtype).tiny
+    votes = votes.to(scores.dtype).clamp(min=smallest).log()
+    return (1 - generator_share) * scores + generator_share * (votes - votes.amax(dim=1, keepdim=True))
+
+
+def best_candidates(scores: Tensor, candidate_ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k best candidates of each document, equal scores going to the lower label id.
+
+    Args:
+        scores: Logarithms, (B, C).
         candidate_ids: Their label ids, padded with -100.
         k: Labels per document; all candidates where there are fewer.
 
     Returns:
-        Scores (after the sigmoid) and label ids, (B, min(k, C)), best first; at padding 0 and -100.
+        Scores from 0 to 1 and label ids, (B, min(k, C)), best first; at padding 0 and -100.
 
     Raises:
         ValueError: If k is less than 1.
@@ -43,9 +62,9 @@ def best_candidates(logits: Tensor, candidate_ids: Tensor, k: int) -> tuple[Tens
     if k < 1:
         raise ValueError(f"top_k={k}, but it must be at least 1. Leave it out for all candidates.")
     ids, by_id = candidate_ids.sort(dim=1, stable=True)
-    logits = logits.detach().gather(1, by_id).masked_fill(ids < 0, float("-inf"))
-    values, by_value = logits.sort(dim=1, descending=True, stable=True)
-    return values[:, :k].sigmoid(), ids.gather(1, by_value)[:, :k]
+    scores = scores.detach().gather(1, by_id).masked_fill(ids < 0, float("-inf"))
+    values, by_value = scores.sort(dim=1, descending=True, stable=True)
+    return values[:, :k].exp(), ids.gather(1, by_value)[:, :k]
 
 
 def candidate_loss(logits: Tensor, candidate_ids: Tensor, positives: Tensor, reduction: str) -> Tensor:

@@ -27,6 +27,7 @@ class LACOConfig(JointConfig):
             calls; 0 for all labels. For label sets of thousands and more.
         label_term: Also score a label by its own state, l_j = w_j · c + b_j + u · tanh(W_y h_j + W_c c), by weights that all labels
             share, so that rare labels gain. For candidates.
+        generator_share: Share of the generator's votes in a candidate's score, where they are given, see `log_scores`; 0 for none.
         auxiliary_task: ``none``, ``plcp``, ``clcp`` or ``both``; learnt beside the labels in training, never run in prediction.
         plcp_weight: Weight of the pairs' loss, a mean over pairs. 2 stands for the code's 1 on its two units.
         clcp_weight: Weight of the conditional loss, a mean over remaining labels. 10 stands for the code's 5 on two units.
@@ -51,6 +52,7 @@ class LACOConfig(JointConfig):
         "classifier_token": "pooler",
         "num_candidates": 0,
         "label_term": False,
+        "generator_share": 0.0,
         "auxiliary_task": "none",
         "plcp_weight": 2.0,
         "clcp_weight": 10.0,
@@ -74,6 +76,7 @@ class LACOConfig(JointConfig):
     classifier_token: str = "pooler"
     num_candidates: int = 0
     label_term: bool = False
+    generator_share: float = 0.0
     auxiliary_task: str = "none"
     plcp_weight: float = 2.0
     clcp_weight: float = 10.0
@@ -141,10 +144,13 @@ class LACOConfig(JointConfig):
             )
 
     def _check_candidates(self) -> None:
-        if self.label_term and not self.num_candidates:
-            raise ValueError(
-                "label_term=True, but it scores candidates and num_candidates=0. Give num_candidates, or leave it out."
-            )
+        for field in ("label_term", "generator_share"):
+            if getattr(self, field) and not self.num_candidates:
+                raise ValueError(
+                    f"{field}={getattr(self, field)}, but it scores candidates and num_candidates=0. Give num_candidates, or leave it out."
+                )
+        if not 0 <= self.generator_share <= 1:
+            raise ValueError(f"generator_share={self.generator_share}, but a share is from 0 to 1.")
         if not self.num_candidates:
             return
         if self.num_candidates < 1:

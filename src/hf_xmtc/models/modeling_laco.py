@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from .backbones import refuse_segments
-from .candidates import LabelTerm, best_candidates, candidate_loss, places_among
+from .candidates import LabelTerm, best_candidates, candidate_loss, log_scores, places_among
 from .configuration_laco import LACOConfig
 from .cooccurrence import ConditionalHead, PairHead, clcp_loss, plcp_loss
 from .cooccurrence_sampling import draw_given, draw_pairs, mix_seeds
@@ -90,6 +90,7 @@ class LACOForXMTC(JointModel):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         candidate_ids: Tensor | None = None,
+        candidate_votes: Tensor | None = None,
         document_seeds: Tensor | None = None,
         top_k: int | None = None,
         output_attentions: bool | None = None,
@@ -106,6 +107,7 @@ class LACOForXMTC(JointModel):
             candidate_ids: Labels to score for each document, (B, C), padded with -100, in any order; a model with ``num_candidates``
                 needs them, any other takes all labels without. The loss is then that of the candidates: labels of a document that are
                 not among them add nothing. The output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
+            candidate_votes: What their generator said of them, (B, C); counted by ``generator_share`` in the scores, never in the loss.
             document_seeds: One number per document and visit, (B,) int64, that decides what the auxiliary tasks ask in training; by
                 default it is drawn.
             top_k: Return scores and ids of the best labels instead of logits of all.
@@ -119,7 +121,8 @@ class LACOForXMTC(JointModel):
         if candidate_ids is None and self.config.num_candidates:
             raise ValueError(
                 f"The model scores candidates (num_candidates={self.config.num_candidates}), and none were given. Give candidate_ids "
-                "(documents, candidates), for example from hf_xmtc.retrieval.CandidateGenerator."
+                "(documents, candidates); hf_xmtc.retrieval.CandidateGenerator.from_pretrained opens what found them in training. The "
+                "pipeline takes it too: candidates=CandidateGenerator.from_pretrained(…)."
             )
         states = self.read_jointly(
             input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states), candidate_ids
@@ -131,24 +134,33 @@ class LACOForXMTC(JointModel):
         if candidate_ids is None:
             output = self.score(features, labels, top_k, **extra)
         else:
-            output = self._score_candidates(features, states.labels, candidate_ids, labels, top_k, extra)
+            output = self._score_candidates(features, states.labels, candidate_ids, candidate_votes, labels, top_k, extra)
         if self.training and labels is not None and self.config.auxiliary_task != "none":
             loss = self._auxiliary_loss(states.labels, labels, document_seeds, candidate_ids)
             output["loss"] = output.loss + loss
         return output if return_dict is not False else output.to_tuple()
 
     @torch.no_grad()
-    def score_candidates(self, cache: DocumentCache, candidate_ids: Tensor, top_k: int | None = None) -> XMTCOutput:
-        """Score labels for texts that were read by `cache_documents`; as `forward` with the same ``candidate_ids`` (B, C)."""
+    def score_candidates(
+        self, cache: DocumentCache, candidate_ids: Tensor, candidate_votes: Tensor | None = None, top_k: int | None = None
+    ) -> XMTCOutput:
+        """Score labels for texts that were read by `cache_documents`; as `forward` with the same candidates and votes (B, C)."""
         states = self.read_candidates(cache, candidate_ids)
-        return self._score_candidates(self.encode(states), states.labels, candidate_ids, None, top_k, {})
+        return self._score_candidates(self.encode(states), states.labels, candidate_ids, candidate_votes, None, top_k, {})
 
     def visit_seeds(self, document_seeds: Tensor, epoch: int) -> Tensor:
         """What `forward` takes as ``document_seeds`` in an epoch, from one number per document, (B,)."""
         return mix_seeds(document_seeds, epoch if self.config.auxiliary_sampling == "visit" else 0)
 
     def _score_candidates(
-        self, features: Tensor, states: Tensor, candidate_ids: Tensor, labels: Tensor | None, top_k: int | None, extra: dict
+        self,
+        features: Tensor,
+        states: Tensor,
+        candidate_ids: Tensor,
+        votes: Tensor | None,
+        labels: Tensor | None,
+        top_k: int | None,
+        extra: dict,
     ) -> XMTCOutput:
         """Scores of candidates whose states are (B, C, H), best first, and the loss over them."""
         logits = self.label_head.raw_logits_of(features, candidate_ids.clamp(min=0))
@@ -161,8 +173,10 @@ class LACOForXMTC(JointModel):
             )
             if top_k == 0:
                 return XMTCOutput(loss=loss, **extra)
-        scores, label_ids = best_candidates(logits, candidate_ids, candidate_ids.shape[1] if top_k is None else top_k)
-        return XMTCOutput(loss=loss, top_scores=scores, top_labels=label_ids, **extra)
+        scores = log_scores(logits, votes, self.config.generator_share)
+        top_k = candidate_ids.shape[1] if top_k is None else top_k
+        top_scores, top_labels = best_candidates(scores, candidate_ids, top_k)
+        return XMTCOutput(loss=loss, top_scores=top_scores, top_labels=top_labels, **extra)
 
     def _auxiliary_loss(
         self, label_states: Tensor, labels: Tensor, seeds: Tensor | None, candidate_ids: Tensor | None = None

@@ -33,7 +33,8 @@ class XMTCPipeline(Pipeline):
         top_k: Labels per text, 5 by default; None for all.
         threshold: Answer with the labels whose score is above it, at most ``top_k`` where that is given too: a number, or ``"model"``
             for the predicted set by the thresholds saved with the model (0.5 unless they were tuned). A text may have none.
-        candidates: Score these labels alone, by models that score candidates (LACO); needed where a model has ``num_candidates``.
+        candidates: Score these labels alone, by models that score candidates (LACO): a list of labels, or what finds them for each
+            text, such as ``hf_xmtc.retrieval.CandidateGenerator.from_pretrained(folder)``; needed where a model has ``num_candidates``.
         max_length: Tokens per text after which it is cut; the model's limit by default.
     """
 
@@ -81,11 +82,11 @@ class XMTCPipeline(Pipeline):
                 )
             if limit is not None and max_length > limit:
                 raise ValueError(f"max_length={max_length}, but the model takes {limit} tokens. Lower it or leave it out.")
-        forward = {key: parameters[key] for key in ("top_k", "threshold") if key in parameters}
-        if parameters.get("candidates") is not None:
-            forward["candidate_ids"] = self._candidate_ids(parameters["candidates"])
         # Only what the caller named is returned: the rest keeps its value from the pipeline's construction.
+        forward = {key: parameters[key] for key in ("top_k", "threshold") if key in parameters}
         preprocess = {key: parameters[key] for key in ("max_length",) if key in parameters}
+        if "candidates" in parameters:
+            preprocess["candidates"] = self._usable_candidates(parameters["candidates"])
         return preprocess, forward, {}
 
     def __call__(self, inputs: str | list[str], **kwargs: Any) -> list:
@@ -118,7 +119,7 @@ class XMTCPipeline(Pipeline):
         """
         if self.model.token_weight_kind is None:
             self.model.token_weights(None, None, None)  # says which families have them
-        encoding = self.preprocess(text, max_length, return_offsets_mapping=True, return_special_tokens_mask=True)
+        encoding = self.preprocess(text, max_length, None, return_offsets_mapping=True, return_special_tokens_mask=True)
         places, special = (encoding.pop(name)[0].tolist() for name in ("offset_mapping", "special_tokens_mask"))
         inputs = self._ensure_tensor_on_device(encoding, device=self.device)
         names = self.model.config.label_names
@@ -142,11 +143,27 @@ class XMTCPipeline(Pipeline):
             ],
         )
 
-    def _candidate_ids(self, candidates: list[str]) -> list[int]:
+    def _usable_candidates(self, candidates: Any) -> Any:
+        """Label ids, or what finds them; None for all labels."""
+        if candidates is None:
+            return None
         if "candidate_ids" not in signature(self.model.forward).parameters:
             raise ValueError(
                 f"candidates were given, but {type(self.model).__name__} always scores all labels. Leave them out."
             )
+        config = self.model.config
+        if hasattr(candidates, "candidates"):
+            if not config.num_candidates:
+                raise ValueError(
+                    f"candidates={type(candidates).__name__} was given, but the model was trained to score all labels "
+                    "(num_candidates=0). Leave it out."
+                )
+            if candidates.num_labels != config.num_labels:
+                raise ValueError(
+                    f"The {type(candidates).__name__} finds {candidates.num_labels} labels, but the model has {config.num_labels}. Open "
+                    "the one that lies beside the model."
+                )
+            return candidates
         if isinstance(candidates, str) or not candidates:
             raise ValueError(f"candidates={candidates!r:.80}, but it must be a list of at least one label.")
         return list(dict.fromkeys(self._label_id(label) for label in candidates))
@@ -165,24 +182,30 @@ class XMTCPipeline(Pipeline):
             )
         return ids[label]
 
-    def preprocess(self, text: str, max_length: int | None = None, **extra: bool) -> dict:
+    def preprocess(self, text: str, max_length: int | None = None, candidates: Any = None, **extra: bool) -> dict:
         if not isinstance(text, str):
             raise TypeError(
                 f"A text must be a string, got {type(text).__name__}: {text!r:.80}. Pass a string or a list of strings."
             )
-        return self.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt", **extra)
+        inputs = self.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt", **extra)
+        if candidates is not None:
+            if hasattr(candidates, "candidates"):
+                found, votes = candidates.candidates([text], self.model.config.num_candidates)
+                inputs["candidate_votes"] = torch.as_tensor(votes)
+            else:
+                found = [candidates]
+            inputs["candidate_ids"] = torch.as_tensor(found)
+        return inputs
 
     def _forward(
         self,
         model_inputs: dict,
         top_k: int | None | str = "default",
         threshold: float | str | None = None,
-        candidate_ids: list[int] | None = None,
     ) -> dict:
         inputs, limit = dict(model_inputs), self.model.config.num_labels
-        if candidate_ids is not None:
-            limit = len(candidate_ids)
-            inputs["candidate_ids"] = torch.tensor([candidate_ids], device=self.device).expand(len(inputs["input_ids"]), -1)
+        if "candidate_ids" in inputs:
+            limit = inputs["candidate_ids"].shape[1]
         if threshold is None:
             top_k = DEFAULT_TOP_K if top_k == "default" else top_k
             output = self.model(**inputs, top_k=top_k or limit)

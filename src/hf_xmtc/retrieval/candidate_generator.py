@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from huggingface_hub import hf_hub_download
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -18,6 +19,8 @@ from hf_xmtc.models.label_topk import exact_topk
 __all__ = ["CandidateGenerator", "candidate_recall"]
 
 ARRAYS_FILE, SETTINGS_FILE = "candidates.safetensors", "candidates.json"
+# Where a model folder keeps its generator.
+FOLDER = "candidates"
 # Numbers of a block of texts against all training texts or all labels.
 BLOCK_NUMBERS = 2**24
 VECTORIZER = {"sublinear_tf": True, "dtype": np.float32, "token_pattern": r"(?u)\b\w+\b"}
@@ -138,9 +141,9 @@ class CandidateGenerator:
         voters = csr_array((weights.ravel(), near.ravel(), starts), shape=similarity.shape)
         return (voters @ self.labels).toarray() + self._prior
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``candidates.safetensors`` and ``candidates.json``."""
-        folder = Path(folder)
+    def save_pretrained(self, model_folder: str | os.PathLike[str]) -> None:
+        """Write ``candidates.safetensors`` and ``candidates.json`` into the folder ``candidates`` of a model folder."""
+        folder = Path(model_folder) / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         arrays = {"idf": self.vectorizer.idf_.astype(np.float32)}
         for name, matrix in (("documents", self.documents), ("labels", self.labels)):
@@ -152,18 +155,30 @@ class CandidateGenerator:
         (folder / SETTINGS_FILE).write_text(json.dumps(settings, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "CandidateGenerator":
-        """Read what `save` has written.
+    def from_pretrained(
+        cls, name_or_path: str | os.PathLike[str], revision: str | None = None, token: str | bool | None = None
+    ) -> "CandidateGenerator":
+        """Open the generator that a model was trained with.
+
+        Args:
+            name_or_path: Model folder, or id on the Hub.
+            revision: Branch, tag or commit on the Hub.
+            token: Hub token.
 
         Raises:
-            FileNotFoundError: If it is not there.
+            OSError: If there is none.
         """
-        folder = Path(folder)
-        if missing := [name for name in (ARRAYS_FILE, SETTINGS_FILE) if not (folder / name).is_file()]:
+        names = (f"{FOLDER}/{ARRAYS_FILE}", f"{FOLDER}/{SETTINGS_FILE}")
+        if Path(name_or_path).is_dir():
+            paths = [Path(name_or_path) / name for name in names]
+        else:
+            paths = [hf_hub_download(os.fspath(name_or_path), name, revision=revision, token=token) for name in names]
+        if missing := [str(path) for path in map(Path, paths) if not path.is_file()]:
             raise FileNotFoundError(
-                f"There is no {' and no '.join(missing)} in {folder}. Was it saved by CandidateGenerator.save?"
+                f"There is no {' and no '.join(missing)}. Was the model trained with num_candidates, or saved beside its generator by "
+                "CandidateGenerator.save_pretrained?"
             )
-        arrays, settings = load_file(folder / ARRAYS_FILE), json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
+        arrays, settings = load_file(paths[0]), json.loads(Path(paths[1]).read_text(encoding="utf-8"))
         vectorizer = TfidfVectorizer(vocabulary=settings["words"], **VECTORIZER)
         vectorizer.idf_ = arrays["idf"]
         parts = {name: (arrays[f"{name}.indices"], arrays[f"{name}.indptr"]) for name in ("documents", "labels")}

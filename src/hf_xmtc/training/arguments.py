@@ -96,6 +96,13 @@ class XMTCTrainingArguments(TrainingArguments):
             "help": "Share of the training over which labels that candidates lack are put in with a falling chance, from 1 to 0."
         },
     )
+    tune_generator_share: bool = field(
+        default=False,
+        metadata={
+            "help": "Count the generator's votes in the scores of candidates, by the share that is best on the validation split (nDCG@5); it is "
+            "saved with the model."
+        },
+    )
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations in a row without a better metric_for_best_model."}
     )

@@ -2,10 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from datasets import Dataset
 from torch import Tensor
 
-from hf_xmtc.models.candidates import training_candidates
+from hf_xmtc.metrics import ranking_report
+from hf_xmtc.models.candidates import best_candidates, log_scores, training_candidates
 from hf_xmtc.models.label_positives import positive_ids
 
 from .document_seeds import SEEDS
@@ -13,9 +16,11 @@ from .document_seeds import SEEDS
 if TYPE_CHECKING:
     from .trainer import XMTCTrainer
 
-__all__ = ["CANDIDATES", "injection_rate", "with_training_candidates"]
+__all__ = ["CANDIDATES", "VOTES", "injection_rate", "tune_generator_share", "with_training_candidates"]
 
-CANDIDATES = "candidate_ids"
+# Columns of a data set and arguments of a model.
+CANDIDATES, VOTES = "candidate_ids", "candidate_votes"
+SHARES = [round(0.05 * step, 2) for step in range(21)]
 
 
 def injection_rate(step: int, num_steps: int, share: float) -> float:
@@ -32,10 +37,41 @@ def with_training_candidates(trainer: "XMTCTrainer", inputs: dict[str, Any]) -> 
     rate = injection_rate(trainer.state.global_step, max(1, trainer.state.max_steps), args.injection_share)
     shares = _label_shares(trainer).to(candidates.device)
     positives = positive_ids(inputs["labels"], trainer.num_labels)
-    return {
-        **inputs,
-        CANDIDATES: training_candidates(candidates, positives, seeds, rate, args.num_random_candidates, shares),
-    }
+    inputs = {name: value for name, value in inputs.items() if name != VOTES}  # they count in scores alone
+    inputs[CANDIDATES] = training_candidates(candidates, positives, seeds, rate, args.num_random_candidates, shares)
+    return inputs
+
+
+def tune_generator_share(trainer: "XMTCTrainer", dataset: Dataset) -> dict[float, float]:
+    """Give the model the ``generator_share`` with the best nDCG@5 on a validation split, the smallest of equally good ones.
+
+    Args:
+        trainer: Its model scores candidates.
+        dataset: With `CANDIDATES` and `VOTES` of every document.
+
+    Returns:
+        nDCG@5 by share, from 0 to 1.
+    """
+    config, args = trainer.model.config, trainer.args
+    candidates, votes = (np.asarray(dataset.with_format(None)[name][:]) for name in (CANDIDATES, VOTES))
+    config.generator_share, kept = 0.0, args.eval_top_k
+    args.eval_top_k = max(kept, candidates.shape[1])
+    try:
+        output = trainer.predict(dataset)
+    finally:
+        args.eval_top_k = kept
+    scores, label_ids = (array[:, : candidates.shape[1]] for array in output.predictions[:2])
+    # The same labels in the model's order: sorted by id they are in the same order.
+    rank = label_ids.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
+    votes = np.take_along_axis(np.take_along_axis(votes, candidates.argsort(axis=1, kind="stable"), axis=1), rank, axis=1)
+    logits = torch.from_numpy(scores).double().logit(eps=1e-15)
+    ids, votes = torch.from_numpy(label_ids), torch.from_numpy(votes)
+    found = {}
+    for share in SHARES:
+        _, top_labels = best_candidates(log_scores(logits, votes, share), ids, 5)
+        found[share] = ranking_report(top_labels.numpy(), output.label_ids, ks=(5,))["nDCG@5"]
+    config.generator_share = max(found, key=found.get)
+    return found
 
 
 def _label_shares(trainer: "XMTCTrainer") -> Tensor:
