@@ -132,6 +132,13 @@ class XMTCTrainingArguments(TrainingArguments):
             f"{SGD_LEARNING_RATE}. It follows the same schedule."
         },
     )
+    layer_learning_rate_decay: float = field(
+        default=1.0,
+        metadata={
+            "help": "Factor on the learning rate from each layer of the encoder to the one below it; 0.8 in LACO's code. The embeddings come "
+            "below the first layer, and what is no part of the encoder keeps the full rate."
+        },
+    )
     sparse_embeddings: bool = field(
         default=False,
         metadata={
@@ -177,6 +184,15 @@ class XMTCTrainingArguments(TrainingArguments):
             raise ValueError(
                 "eval_do_concat_batches=False, but the ranking metrics and predict need the predictions of all documents in one "
                 "array; only the best labels of each are kept, so this takes little memory. Leave it out."
+            )
+        if not 0 < self.layer_learning_rate_decay <= 1:
+            raise ValueError(
+                f"layer_learning_rate_decay={self.layer_learning_rate_decay}, but the factor is more than 0 and at most 1, which is none."
+            )
+        if self.layer_learning_rate_decay != 1 and self.sparse_embeddings:
+            raise ValueError(
+                f"layer_learning_rate_decay={self.layer_learning_rate_decay} with sparse_embeddings=True: the embeddings of an encoder that "
+                "is fine-tuned are small beside it, and their lazy rule has one rate. Leave sparse_embeddings out."
             )
         self.check_label_options()
         if self.adaptive_gradient_clipping and self.max_grad_norm <= 0:

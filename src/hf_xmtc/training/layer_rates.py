@@ -1,0 +1,48 @@
+"""Lower learning rates for the lower layers of an encoder, which hold what it has learnt of language before."""
+
+import re
+
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+
+__all__ = ["layer_learning_rates", "with_layer_rates"]
+
+# encoder.layer.3.…, transformer.layer.3.…, encoder.albert_layer_groups.0.… (ALBERT's layers share their weights).
+LAYER = re.compile(r"\.(?:\w*layers?|\w*layer_groups)\.(\d+)\.")
+
+
+def layer_learning_rates(model: XMTCPreTrainedModel, learning_rate: float, decay: float) -> dict[str, float]:
+    """The learning rate of each parameter of the encoder, by its name in the model.
+
+    Layer i of N has learning_rate · decay^(N + 2 - i), and the embeddings below it what a layer 0 would have. All else, which is new,
+    keeps the full rate.
+
+    Args:
+        model: A model with an encoder of transformers.
+        learning_rate: The full rate.
+        decay: Factor from a layer to the one below it.
+
+    Raises:
+        ValueError: If the model has no such encoder.
+
+    Source: the code of LACO (0.8), after ELECTRA's. There the heads keep no rate at all and are never trained.
+    """
+    if not hasattr(model, "backbone"):
+        raise ValueError(
+            f"layer_learning_rate_decay={decay}, but {type(model).__name__} has no encoder of transformers whose layers could have rates "
+            "of their own. Leave it out, or choose a family with a backbone."
+        )
+    found = {f"backbone.{name}": LAYER.search(f".{name}") for name, _ in model.backbone.named_parameters()}
+    depths = {name: 0 if match is None else int(match[1]) + 1 for name, match in found.items()}
+    top = max(depths.values()) + 2
+    return {name: learning_rate * decay ** (top - depth) for name, depth in depths.items()}
+
+
+def with_layer_rates(groups: list[dict], model: XMTCPreTrainedModel, rates: dict[str, float]) -> list[dict]:
+    """Split parameter groups by the rates that some parameters have by name; the others keep their group's."""
+    by_parameter = {id(parameter): rates[name] for name, parameter in model.named_parameters() if name in rates}
+    split: dict[tuple[int, float], dict] = {}
+    for position, group in enumerate(groups):
+        for parameter in group["params"]:
+            rate = by_parameter.get(id(parameter), group["lr"])
+            split.setdefault((position, rate), {**group, "params": [], "lr": rate})["params"].append(parameter)
+    return list(split.values())
