@@ -42,13 +42,14 @@ def encoder(tmp_path, own_caches):
 @pytest.mark.parametrize("family", ["laco", "seqtag"])
 def test_a_model_from_scratch_is_trained_and_opens_again(train, tmp_path, family):
     folder = tmp_path / "run"
-    train(folder, model_family=family, set_metrics=True, **SCRATCH)
+    train(folder, model_family=family, set_metrics=True, measure_training_split=True, **SCRATCH)
     check_model_folder(folder).raise_for_problems()
     recipe, metrics = (json.loads((folder / name).read_text()) for name in ("recipe.json", "metrics.json"))
     assert recipe["cornet_num_blocks"] == 0
     assert {"nDCG@5", "micro_f1", "macro_f1", "hamming_loss", "subset_accuracy", "label_dependency_kl"} <= set(
         metrics["test"]
     )
+    assert {"nDCG@5", "label_dependency_kl", "seconds"} <= set(metrics["train"]) and metrics["train"]["num_documents"] == 24
     assert metrics["test"]["num_cut_sets"] == 0 and 0 <= metrics["test"]["micro_f1"] <= 1
     tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
     assert {answer["label"] for answer in tagger("cat", top_k=None)} == set(WORDS)

@@ -193,3 +193,10 @@ def test_what_the_parts_of_a_model_of_candidates_are_worth_stands_below_it():
     assert cells(text, "A")[1] == "**50.00**"
     assert "A: the 64 candidates of a document hold 68.75 % of its labels" in text
     assert "B: the" not in text
+
+
+def test_how_well_training_documents_are_fitted_has_a_column_where_it_was_measured():
+    with_both = result(1, 0.5, label_dependency_kl=0.25)
+    text = markdown("T", [row("a", [with_both]), row("b", [result(1, 0.3)])], shown=Shown(("P@1",)))
+    assert text.splitlines()[2].startswith("| model | P@1 | KL, training |")
+    assert cells(text, "A")[2] == "0.25" and cells(text, "B")[2] == "–"

@@ -150,7 +150,9 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         say(args, told)
     if args.tune_threshold != "none":
         trainer.tune_thresholds(tokenized["validation"])
-    metrics, predictions = _evaluate(trainer, tokenized)
+    metrics, predictions = _evaluate(trainer, tokenized, ("validation", "test"))
+    if args.measure_training_split:
+        figures |= _evaluate(trainer, tokenized, ("train",))[0]["train"]
     metrics = {split: {**values, **of_generator.get(split, {})} for split, values in metrics.items()}
     metrics["train"] = figures
     # In all processes, because each may hold a part of the labels.
@@ -312,9 +314,11 @@ def _model_on_backbone(model_class, recipe: Recipe, settings: dict, tokenizer, o
         return model_class(model_class.config_class.for_backbone(backbone_config, tokenizer, **settings))
 
 
-def _evaluate(trainer: XMTCTrainer, tokenized: DatasetDict) -> tuple[dict[str, dict], dict[str, PredictionOutput]]:
+def _evaluate(
+    trainer: XMTCTrainer, tokenized: DatasetDict, splits: tuple[str, ...]
+) -> tuple[dict[str, dict], dict[str, PredictionOutput]]:
     metrics, predictions = {}, {}
-    for split in ("validation", "test"):
+    for split in splits:
         if split in tokenized:
             output = trainer.predict(tokenized[split], metric_key_prefix=split)
             # Values of the file are fractions and counts.

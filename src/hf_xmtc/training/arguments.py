@@ -74,6 +74,10 @@ class XMTCTrainingArguments(TrainingArguments):
             "help": "Also measure predicted label sets: F1, Hamming loss, subset accuracy, label dependency, F1 by frequency."
         },
     )
+    measure_training_split: bool = field(
+        default=False,
+        metadata={"help": "Also measure the training documents after training: how well they are fitted (LACO table 5)."},
+    )
     set_top_k: int = field(
         default=100,
         metadata={"help": "Labels kept per document where sets are measured or thresholds tuned; sets beyond are cut."},
