@@ -1,12 +1,15 @@
 """The card says what the files say, in a form that the Hub reads back."""
 
 import json
+import re
 import socket
 
 import pytest
 from huggingface_hub import ModelCard
 
+from hf_xmtc.commands.families import FAMILIES
 from hf_xmtc.hub import build_model_card, card_from_folder
+from hf_xmtc.hub.citations import OF_FAMILY
 
 
 def _reloaded(card: ModelCard, tmp_path) -> ModelCard:
@@ -149,3 +152,28 @@ def test_card_is_remade_from_the_files_of_a_folder(model_folder, facts):
     assert "![Training curve](training_curve.png)" in card.text
     assert str(model_folder.parent) not in card.content
     assert card_from_folder(model_folder, model_name="better", license="mit").data.license == "mit"
+
+
+@pytest.mark.parametrize(
+    ("family", "recipe", "papers"),
+    [
+        ("bertxml", {"cornet_num_blocks": 2}, ["xun2020correlation"]),
+        ("attentionxml", {}, ["you2018attentionxml"]),
+        ("attentionxml", {"cornet_num_blocks": 2}, ["you2018attentionxml", "xun2020correlation"]),
+        ("laco", {"cornet_num_blocks": 0}, ["zhang2021enhancing"]),
+        ("seqtag", {}, ["zhang2021enhancing"]),
+        ("somebodys", {}, []),
+    ],
+)
+def test_the_papers_behind_a_model_are_cited(facts, family, recipe, papers):
+    text = str(build_model_card(**{**facts, "model_family": family, "recipe": recipe}))
+    assert re.findall(r"@\w+\{(\w+),", text) == papers
+
+
+def test_every_family_is_cited():
+    assert set(FAMILIES) == set(OF_FAMILY)
+
+
+def test_the_label_dependency_is_no_percentage(facts):
+    text = str(build_model_card(**{**facts, "metrics": {"test": {"micro_f1": 0.5, "label_dependency_kl": 1.25}}}))
+    assert "| label_dependency_kl | 1.25 |" in text and "| micro_f1 | 50.00 |" in text

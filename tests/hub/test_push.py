@@ -10,8 +10,9 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from hf_xmtc import BertXMLForXMTC, LabelNames
-from hf_xmtc.hub import push_folder, push_main
+from hf_xmtc import BertXMLForXMTC, LabelNames, LACOConfig, LACOForXMTC, XMTCPipeline, train_word_tokenizer
+from hf_xmtc.hub import card_from_folder, push_folder, push_main
+from hf_xmtc.retrieval import CandidateGenerator
 
 PUSH_SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "push_to_hub.py"
 
@@ -80,6 +81,36 @@ def test_examples_of_the_card_run_as_they_stand(run_client, push, model_folder):
     push(model_folder, "me/tagger")
     done = run_client(RUN_EXAMPLES_OF_THE_CARD)
     assert done.stdout.strip() == "2 5 (1, 5)"  # examples, labels of the pipeline, shape of the model's answer
+
+
+RUN_EXAMPLE_OF_A_CARD_WITH_CANDIDATES = """
+import json, re
+from huggingface_hub import ModelCard
+(example,) = re.findall(r"```python\\n(.*?)```", ModelCard.load("me/tagger").text, flags=re.DOTALL)
+names = {}
+exec(example, names)
+print(json.dumps(names["tagger"]("edit a text file", top_k=5)))
+"""
+
+
+def test_a_model_of_candidates_brings_its_generator_along(hub, run_client, push, tmp_path):
+    folder, labels = tmp_path / "tagger", ["editing", "library", "music", "program", "text"]
+    texts = ["edit a plain text file", "play music and sound files", "a library of sound filters", "show a picture"]
+    tokenizer = train_word_tokenizer(texts, num_cls_tokens=1, max_length=32)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    settings = {"num_candidates": 3, "generator_share": 0.5, "backbone_config": sizes}
+    model = LACOForXMTC(LACOConfig.for_tokenizer(tokenizer, label_names=labels, **settings)).eval()
+    generator = CandidateGenerator.fit(texts, [[0, 4], [2, 3], [1], [3]], 5, min_document_frequency=1)
+    for part in (model, tokenizer, generator):
+        part.save_pretrained(folder)
+    (folder / "metrics.json").write_text(json.dumps({"test": {"nDCG@5": 0.5, "generator_nDCG@5": 0.25}}), encoding="utf-8")
+    card_from_folder(folder).save(folder / "README.md")
+    assert "the candidates' generator alone: ranking quality" in (folder / "README.md").read_text(encoding="utf-8")
+    push(folder, "me/tagger")
+    answer = json.loads(run_client(RUN_EXAMPLE_OF_A_CARD_WITH_CANDIDATES).stdout)
+    expected = XMTCPipeline(model=model, tokenizer=tokenizer)("edit a text file", candidates=generator)
+    assert len(answer) == 3 and [entry["label"] for entry in answer] == [entry["label"] for entry in expected]
+    assert [entry["score"] for entry in answer] == pytest.approx([entry["score"] for entry in expected], abs=1e-6)
 
 
 def test_revision_pins_the_older_weights(hub, run_client, push, model_folder):

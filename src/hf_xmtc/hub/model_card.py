@@ -15,6 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 
+from .citations import citation
 from .verify import num_labels_of
 
 __all__ = ["REPO_ID_PLACEHOLDER", "build_model_card", "card_from_folder"]
@@ -34,8 +35,17 @@ METRIC_MEANINGS = {
     "RP": "as P, divided by the best value possible for a document with fewer than {k} labels",
     "nDCG": "ranking quality of the first {k} labels: right labels count more the higher they stand; 100 is a perfect order",
     "PSP": "as P, with rare labels weighted up by their propensity, relative to the best possible value",
+    "micro_f1": "F1 of all pairs of document and label; a label is predicted when its score is above the threshold",
+    "macro_f1": "mean over labels of their F1",
+    "hamming_loss": "share of pairs of document and label that are wrong",
+    "subset_accuracy": "share of documents whose predicted set is exactly right",
+    "label_dependency_kl": "distance of the label pairs of predicted and true sets (LACO, equation 8); no percentage, lower is better",
+    "candidate_recall": "share of a document's labels among its candidates, the most that the model can find",
     "PSnDCG": "as nDCG, with rare labels weighted up by their propensity, relative to the best possible value",
 }
+NOT_PER_CENT = ("label_dependency_kl",)
+# Metrics of parts of a model that scores candidates.
+PARTS = {"generator_": "the candidates' generator alone: ", "model_": "the model's own scores alone: "}
 _METRIC_IDS = {"P": "precision", "R": "recall", "RP": "r_precision"}
 
 GENERAL_LIMITS = (
@@ -45,15 +55,6 @@ GENERAL_LIMITS = (
     "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
     "The model repeats the habits of the people who assigned the training labels, their omissions included.",
 )
-
-CORNET_CITATION = """```bibtex
-@inproceedings{xun2020correlation,
-  title     = {Correlation Networks for Extreme Multi-label Text Classification},
-  author    = {Xun, Guangxu and Jha, Kishlay and Sun, Jianhui and Zhang, Aidong},
-  booktitle = {Proceedings of the 26th ACM SIGKDD International Conference on Knowledge Discovery and Data Mining},
-  year      = {2020}
-}
-```"""
 
 # Facts in recipe.json that have their own place in the card.
 _FACT_KEYS = (
@@ -93,7 +94,7 @@ def build_model_card(
         model_name: Name of the model, without the account.
         model_family: Family as in ``--model_family``, such as ``bertxml``; becomes a tag.
         dataset_name: Name of the data set for readers.
-        label_info: ``num_labels``, and optionally ``examples`` (a few label names) and ``num_with_parents``.
+        label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents`` and ``num_candidates``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory.
         recipe: Setting → value, shown as a table; settings that are None are left out.
         base_model: Pretrained encoder; linked when it is a Hub id ``user/name``. None when trained from scratch.
@@ -133,7 +134,7 @@ def build_model_card(
     sections = [
         f"# {model_name}",
         _introduction(model_family, dataset_name, label_info, recipe, base_model),
-        "## How to use\n\n" + _usage(repo_id),
+        "## How to use\n\n" + _usage(repo_id, label_info.get("num_candidates", 0)),
         "## Results\n\n" + _results(metrics, dataset_name),
         "## Data\n\n"
         + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id, recipe)
@@ -141,7 +142,7 @@ def build_model_card(
         + _labels(label_info, recipe),
         "## Training\n\n" + _training(recipe, metrics.get("train", {}), training_curve),
         "## Limits\n\n" + "\n".join(f"- {limit}" for limit in [*_limits(recipe), *limits]),
-        "## Citation\n\n" + _citation(model_family, recipe),
+        "## Citation\n\n" + citation(model_family, recipe),
     ]
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")
 
@@ -171,6 +172,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
         "label_info": {
             "num_labels": num_labels_of(config),
             "examples": [labels.name_of(label_id) for label_id in range(min(5, len(labels)))],
+            "num_candidates": config.get("num_candidates", 0),
             "num_with_parents": sum(bool(labels.parents_of(label_id)) for label_id in range(len(labels))),
         },
         "metrics": _read_json_if_there(folder / "metrics.json"),
@@ -240,7 +242,9 @@ def _introduction(family: str, dataset_name: str, label_info: Mapping, recipe: M
     )
 
 
-def _usage(repo_id: str) -> str:
+def _usage(repo_id: str, num_candidates: int) -> str:
+    if num_candidates:
+        return _usage_with_candidates(repo_id, num_candidates)
     return f"""Needs only `torch` and `transformers`; the model's code is in this repository.
 
 ```python
@@ -262,6 +266,23 @@ output.top_labels, output.top_scores  # label ids and scores, (1, 5)
 ```"""
 
 
+def _usage_with_candidates(repo_id: str, num_candidates: int) -> str:
+    return f"""Scores {num_candidates} candidates of each text, which are the labels of the training texts that are nearest to it. `hf_xmtc` finds them:
+`pip install "hf_xmtc[retrieval]"`.
+
+```python
+from transformers import pipeline
+
+from hf_xmtc.retrieval import CandidateGenerator
+
+generator = CandidateGenerator.from_pretrained("{repo_id}")
+tagger = pipeline("{TASK}", model="{repo_id}", trust_remote_code=True, candidates=generator)
+tagger("Your text", top_k=5)  # [{{"label": ..., "score": ...}}, ...], best first
+```
+
+Labels of your own choice are scored with only `torch` and `transformers`: `tagger("Your text", candidates=["a label", "another"])`."""
+
+
 def _results(metrics: Mapping, dataset_name: str) -> str:
     splits = {split: _metric_values(metrics[split]) for split in ("test", "validation") if metrics.get(split)}
     names = list(dict.fromkeys(name for values in splits.values() for name in values))
@@ -274,9 +295,12 @@ def _results(metrics: Mapping, dataset_name: str) -> str:
         f"| --- |{' ---: |' * len(splits)} --- |",
     ]
     for name in names:
-        family, _, k = name.partition("@")
-        shown = " | ".join(f"{100 * values[name]:.2f}" if name in values else "–" for values in splits.values())
-        lines.append(f"| {_cell(name)} | {shown} | {METRIC_MEANINGS.get(family, '').format(k=k)} |")
+        prefix = next((prefix for prefix in PARTS if name.startswith(prefix)), "")
+        family, _, k = name.removeprefix(prefix).partition("@")
+        factor = 1 if name in NOT_PER_CENT else 100
+        shown = " | ".join(f"{factor * values[name]:.2f}" if name in values else "–" for values in splits.values())
+        meaning = METRIC_MEANINGS.get(family, "").format(k=k)
+        lines.append(f"| {_cell(name)} | {shown} | {PARTS[prefix] + meaning if prefix else meaning} |")
     notes = [_left_out_note(split, metrics[split]) for split in splits]
     return "\n".join(lines) + "\n\n" + "\n".join(note for note in notes if note)
 
@@ -345,12 +369,6 @@ def _limits(recipe: Mapping) -> list[str]:
     length = recipe.get("max_length_tokens") or recipe.get("max_length")
     cut = f"Only the first {length:,} tokens of a text are read" if length else "Long texts are cut at the tokenizer's limit"
     return [f"{cut}; what stands after them has no influence.", *GENERAL_LIMITS]
-
-
-def _citation(family: str, recipe: Mapping) -> str:
-    if family == "bertxml" or recipe.get("cornet_num_blocks"):
-        return "The architecture is from CorNet (Xun et al., KDD 2020):\n\n" + CORNET_CITATION
-    return f"Please cite the paper behind `{family}`; the code in this repository names it."
 
 
 def _read_json_if_there(path: Path) -> dict:

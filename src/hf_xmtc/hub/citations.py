@@ -1,0 +1,62 @@
+"""What a model card asks to cite: the papers behind a family and the parts that a recipe adds."""
+
+from collections.abc import Mapping
+
+__all__ = ["citation"]
+
+CORNET = """```bibtex
+@inproceedings{xun2020correlation,
+  title     = {Correlation Networks for Extreme Multi-label Text Classification},
+  author    = {Xun, Guangxu and Jha, Kishlay and Sun, Jianhui and Zhang, Aidong},
+  booktitle = {Proceedings of the 26th ACM SIGKDD International Conference on Knowledge Discovery and Data Mining},
+  year      = {2020}
+}
+```"""
+
+ATTENTIONXML = """```bibtex
+@misc{you2018attentionxml,
+  title         = {AttentionXML: Extreme Multi-Label Text Classification with Multi-Label Attention Based Recurrent Neural Networks},
+  author        = {You, Ronghui and Dai, Suyang and Zhang, Zihan and Mamitsuka, Hiroshi and Zhu, Shanfeng},
+  eprint        = {1811.01727},
+  archivePrefix = {arXiv},
+  year          = {2018}
+}
+```"""
+
+LACO = """```bibtex
+@inproceedings{zhang2021enhancing,
+  title     = {Enhancing Label Correlation Feedback in Multi-Label Text Classification via Multi-Task Learning},
+  author    = {Zhang, Ximing and Zhang, Qian-Wen and Yan, Zhao and Liu, Ruifang and Cao, Yunbo},
+  booktitle = {Findings of the Association for Computational Linguistics: ACL-IJCNLP 2021},
+  year      = {2021}
+}
+```"""
+
+# Family → where it comes from, and the paper.
+OF_FAMILY = {
+    "bertxml": ("CorNet (Xun et al., KDD 2020)", CORNET),
+    "xmlcnn": ("CorNet (Xun et al., KDD 2020), which takes it from Liu et al. (2017)", CORNET),
+    "meshprobenet": ("CorNet (Xun et al., KDD 2020), which takes it from Xun et al. (2019)", CORNET),
+    "attentionxml": ("AttentionXML (You et al., 2018)", ATTENTIONXML),
+    "xmlrnn": ("AttentionXML (You et al., 2018), as its ablation", ATTENTIONXML),
+    "laco": ("LACO (Zhang et al., 2021)", LACO),
+    "seqtag": ("LACO (Zhang et al., 2021), as a baseline", LACO),
+}
+
+
+def citation(family: str, recipe: Mapping) -> str:
+    """The section on citation.
+
+    Args:
+        family: Model family.
+        recipe: Settings; CorNet blocks are cited too.
+    """
+    if family not in OF_FAMILY:
+        parts = [f"Please cite the paper behind `{family}`; the code in this repository names it."]
+        papers = []
+    else:
+        source, paper = OF_FAMILY[family]
+        parts, papers = [f"The architecture is from {source}:", paper], [paper]
+    if recipe.get("cornet_num_blocks") and CORNET not in papers:
+        parts += ["The CorNet blocks are from Xun et al. (KDD 2020):", CORNET]
+    return "\n\n".join(parts)
