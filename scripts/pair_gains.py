@@ -62,8 +62,10 @@ class PairGains:
 
 def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]], shown: Shown = RANKINGS) -> list[PairGains]:
     """The gains of all pairs that have runs of a common seed."""
-    found = []
+    found, there = [], {row.name for row in results.rows}
     for first, second in pairs:
+        if not {first, second} <= there:
+            continue  # a row that only other tables have
         base, other = results.row(first), results.row(second)
         runs = [{run["seed"]: run for run in row.runs} for row in (base, other)]
         if not (seeds := sorted(runs[0].keys() & runs[1].keys())):

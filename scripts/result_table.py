@@ -35,9 +35,13 @@ GRADIENTS = "first_step_gradient_difference"
 METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG-corpus@3", "PSnDCG-corpus@5")
 # Of predicted label sets, as LACO reports them; `num_distinct_sets` is its C_test.
 SET_METRICS = (
-    "micro_f1",
-    "macro_f1",
     "hamming_loss",
+    "micro_precision",
+    "micro_recall",
+    "micro_f1",
+    "macro_precision",
+    "macro_recall",
+    "macro_f1",
     "subset_accuracy",
     "label_dependency_kl",
     "num_distinct_sets",
@@ -50,6 +54,7 @@ SECONDS, MEMORY, PARAMETERS = "seconds", "peak_memory_mb", "parameters"
 KL, TRAIN_KL = "label_dependency_kl", "train_label_dependency_kl"
 HEADINGS = {
     **{metric: metric.replace("-corpus", "") for metric in METRICS},
+    **{f"{mean}_{what}": f"{mean} {what}" for mean in ("micro", "macro") for what in ("precision", "recall")},
     "micro_f1": "micro F1",
     "macro_f1": "macro F1",
     "hamming_loss": "Hamming loss",

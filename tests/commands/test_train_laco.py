@@ -113,8 +113,11 @@ def test_thresholds_are_tuned_on_validation_and_used_by_the_pipeline(train, unch
         names = json.loads((folder / "labels.json").read_text())
         expected = {answer["label"] for answer in everything if answer["score"] > limits[names.index(answer["label"])]}
     assert {answer["label"] for answer in tagger("cat song", threshold="model")} == expected
-    # Tuned on it, so no lower there than the usual 0.5 would give.
-    assert metrics["validation"]["micro_f1" if kind == "global" else "macro_f1"] > 0
+    # Tuned on it, so no lower there than the usual 0.5 gives.
+    metric = "micro_f1" if kind == "global" else "macro_f1"
+    train(tmp_path / "plain", set_metrics=True, num_train_epochs=4)
+    plain = json.loads((tmp_path / "plain" / "metrics.json").read_text())
+    assert metrics["validation"][metric] >= plain["validation"][metric] and metrics["validation"][metric] > 0
 
 
 def test_thresholds_cannot_be_tuned_without_a_validation_split(train, unchecked, tmp_path):
@@ -213,18 +216,25 @@ def test_candidates_that_do_not_fit_the_model_are_refused(mixed, tmp_path):
     folder, _ = mixed
     other = CandidateGenerator.fit(["cat", "song"], [[0], [1]], num_labels=2)
     tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
-    with pytest.raises(ValueError, match="finds 2 labels, but the model has 6"):
+    with pytest.raises(ValueError, match=r"finds 2 labels \(digest None\), but the model has 6"):
         tagger("cat", candidates=other)
     copied = tmp_path / "copied"
     shutil.copytree(folder, copied)
     other.save_pretrained(copied)
     (tmp_path / "texts.txt").write_text("cat\n", encoding="utf-8")
     settings = {"model": str(copied), "input": str(tmp_path / "texts.txt"), "output": str(tmp_path / "tags.jsonl")}
-    with pytest.raises(ValueError, match="are of 2 labels, but the model has 6"):
+    with pytest.raises(ValueError, match=r"finds 2 labels \(digest None\), but the model has 6"):
         predict_file(PredictArguments(**settings))
     shutil.rmtree(copied / "candidates")
     with pytest.raises(FileNotFoundError, match="Was the model trained with num_candidates"):
         predict_file(PredictArguments(**settings))
+
+
+def test_sets_of_mixed_scores_need_a_tuned_threshold(train, tmp_path):
+    overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
+    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_generator_share": True}
+    with pytest.raises(SystemExit, match="scores in which votes count are no probabilities.* Add --tune_threshold global"):
+        train(tmp_path / "run", set_metrics=True, **settings)
 
 
 def test_the_generators_share_is_asked_for_only_where_there_is_a_generator(train, tmp_path):
@@ -240,3 +250,56 @@ def test_the_generators_share_is_asked_for_only_where_there_is_a_generator(train
         }
         settings = {**SCRATCH, **settings, "config_overrides": overrides, "tune_generator_share": True}
         train(tmp_path / "run", dataset=one_split(tmp_path), **settings)
+
+
+def test_a_model_of_candidates_explains_itself_by_its_own(mixed):
+    folder, _ = mixed
+    generator = CandidateGenerator.from_pretrained(folder)
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True, candidates=generator)
+    (best,) = tagger("cat song", top_k=1)
+    explanation = tagger.explain("cat song")
+    assert (explanation.label, explanation.score) == (best["label"], pytest.approx(best["score"], abs=1e-6))
+    assert len(explanation.tokens) == 2 and any(token.weight for token in explanation.tokens)
+    others = set(json.loads((folder / "labels.json").read_text())) - {
+        entry["label"] for entry in tagger("cat song", top_k=9)
+    }
+    with pytest.raises(ValueError, match="is none of the 4 candidates of this text"):
+        tagger.explain("cat song", min(others))
+    assert tagger.explain("cat song", min(others), candidates=[min(others), best["label"]]).label == min(others)
+
+
+def test_a_list_of_candidates_has_no_votes_for_the_models_own_threshold(mixed):
+    folder, _ = mixed
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
+    names = json.loads((folder / "labels.json").read_text())
+    with pytest.raises(ValueError, match="threshold='model', but .* a list of candidates has none"):
+        tagger("cat song", candidates=names[:4], threshold="model")
+    generator = CandidateGenerator.from_pretrained(folder)
+    answers = tagger("cat song", candidates=generator, threshold="model")
+    assert all(answer["score"] > 0.5 for answer in answers)
+
+
+def test_a_generator_of_other_labels_is_refused_though_there_are_as_many(mixed):
+    folder, _ = mixed
+    generator = CandidateGenerator.from_pretrained(folder)
+    assert generator.labels_digest == json.loads((folder / "config.json").read_text())["labels_digest"]
+    generator.labels_digest = "other"
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
+    with pytest.raises(
+        ValueError, match=r"finds 6 labels \(digest other\), but the model has 6 .* their ids mean other labels"
+    ):
+        tagger("cat", candidates=generator)
+
+
+def test_training_says_how_many_labels_are_candidates(mixed):
+    folder, said = mixed
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert f"of {100 * metrics['test']['candidate_recall']:.2f} % of the labels that are candidates" in said
+    assert 0 < metrics["train"]["candidate_recall"] <= 1 and metrics["train"]["seconds"] > 0
+
+
+@pytest.mark.parametrize("option", [{"label_optimizer": "sgd_in_backward"}, {"label_optimizer": "adam_in_backward"}])
+def test_label_options_that_do_not_go_with_candidates_are_refused(train, tmp_path, option):
+    overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
+    with pytest.raises(SystemExit, match="but the model scores 4 candidates of a document"):
+        train(tmp_path / "run", model_family="laco", **{**SCRATCH, "config_overrides": overrides}, **option)

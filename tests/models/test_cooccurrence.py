@@ -161,12 +161,6 @@ def test_u11_the_loss_ignores_what_is_given_and_documents_without_labels():
     assert nothing.item() == 0
 
 
-def test_l4_probability_that_the_authors_file_holds_a_related_pair():
-    # Three related pairs beside what is left of six draws from 153 unrelated ones when repeated ones are merged.
-    distinct = 153 * (1 - (152 / 153) ** 6)
-    assert distinct == pytest.approx(5.9028, abs=1e-4) and 3 / (3 + distinct) == pytest.approx(0.337, abs=1e-3)
-
-
 def test_two_units_cost_twice_as_much_for_opposite_logits():
     pairs = LabelPairs(torch.zeros(1, 2, 2, dtype=torch.long), torch.tensor([[True, False]]), torch.tensor([[True, True]]))
     one = torch.tensor([[[0.7], [-0.3]]])

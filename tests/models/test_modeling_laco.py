@@ -373,7 +373,7 @@ def test_l5_equation_7_adds_the_parts_with_their_weights(monkeypatch):
     monkeypatch.setattr(
         modeling_laco,
         "clcp_loss",
-        lambda logits, positive, given, reduction: torch.tensor({"sum": 1.2, "mean": 0.4}[reduction]),
+        lambda logits, positive, given, reduction, is_label: torch.tensor({"sum": 1.2, "mean": 0.4}[reduction]),
     )
     for settings, expected in (
         ({"auxiliary_task": "both", "literal_equation_7": True}, 2.5),

@@ -105,6 +105,19 @@ def test_what_makes_no_sense_is_refused(generator, call, message):
 
 def test_a_folder_without_a_generator_is_said(tmp_path):
     with pytest.raises(
-        FileNotFoundError, match=r"candidates.safetensors and no .*candidates.json. Was the model trained with"
+        FileNotFoundError,
+        match=r"lacks candidates/candidates.safetensors or candidates/candidates.json .* Was the model trained with",
     ):
         CandidateGenerator.from_pretrained(tmp_path)
+
+
+def test_recall_without_labels_that_training_never_saw():
+    candidates = np.array([[1, 2], [0, 1]])
+    assert candidate_recall(candidates, [[1, 9], [5]]) == pytest.approx(0.25)
+    assert candidate_recall(candidates, [[1, 9], [5]], ignore_unseen=6) == pytest.approx(0.5)
+    assert candidate_recall(candidates, [[1, 9], [5]], ignore_unseen=5) == 1.0  # the second document has no label left
+
+
+def test_texts_without_words_are_refused_with_what_to_do():
+    with pytest.raises(ValueError, match="No word of the 2 training texts is left .* Are they empty"):
+        CandidateGenerator.fit(["", ""], [[0], [0]], num_labels=1)

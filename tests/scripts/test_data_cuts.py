@@ -36,15 +36,21 @@ def test_equally_frequent_labels_go_by_name(source, tmp_path):
     assert sorted(pq.read_table(target / "labels.parquet")["label"].to_pylist()) == ["a", "c"]
 
 
-def test_a_finished_cut_is_kept_and_an_interrupted_one_made_again(source, tmp_path):
+def test_a_finished_cut_is_kept_and_one_that_is_interrupted_or_out_of_date_made_again(source, tmp_path):
     target = cut_to_frequent_labels(source, tmp_path / "cut", 2)
-    assert json.loads((target / "cut.json").read_text()) == {"source": "source", "num_labels": 2}
+    assert json.loads((target / "cut.json").read_text())["num_labels"] == 2
     (target / "train.parquet").write_bytes(b"")
     assert cut_to_frequent_labels(source, target, 2) == target
     assert (target / "train.parquet").read_bytes() == b""
     (target / "cut.json").unlink()
     cut_to_frequent_labels(source, target, 2)
     assert pq.read_table(target / "train.parquet").num_rows == 5  # all that have a or c
+    cut_to_frequent_labels(source, target, 1)
+    assert pq.read_table(target / "train.parquet").num_rows == 3  # all that have a
+    write_split(source, "train", [*TRAIN, ("seven", ["a"])])
+    cut_to_frequent_labels(source, target, 1)
+    assert pq.read_table(target / "train.parquet").num_rows == 4
+    assert {path.name for path in tmp_path.iterdir()} == {"source", "cut", "cut.lock"}
 
 
 def test_more_labels_than_there_are_is_refused(source, tmp_path):
@@ -61,6 +67,8 @@ def test_labels_may_have_the_names_of_another_column(source, tmp_path):
     names = label_info_of(data).names
     assert [names.name_of(label) for label in range(5)] == ["name of a", "bee", "name of c", "dee", "name of e"]
     assert data["test"]["text"][:] == ["seven", "eight", "nine"]
-    assert with_label_names(tmp_path / "gone", target, "name_en") == target  # what is there is kept
+    (target / "test.parquet").write_bytes(b"")
+    assert with_label_names(source, target, "name_en") == target
+    assert (target / "test.parquet").read_bytes() == b""  # what is there is kept
     with pytest.raises(ValueError, match="has no column 'name_fr', but label, name, name_en"):
         with_label_names(source, tmp_path / "other", "name_fr")

@@ -20,6 +20,7 @@ def test_a_missed_positive_is_put_in_at_the_beginning_alone(step, found):
     trainer = SimpleNamespace(
         args=SimpleNamespace(injection_share=0.6, num_random_candidates=1),
         state=SimpleNamespace(global_step=step, max_steps=100),
+        current_epoch=0,
         evaluation=SimpleNamespace(label_counts=[5] * 20),
         num_labels=20,
     )
@@ -31,6 +32,8 @@ def test_a_missed_positive_is_put_in_at_the_beginning_alone(step, found):
     candidates = with_training_candidates(trainer, inputs)[CANDIDATES]
     assert candidates.shape == (50, 4) and (candidates == 4).any(dim=1).all()
     assert bool((candidates == 17).any(dim=1).all()) == found and bool((candidates == 17).any()) == found
+    trainer.current_epoch = 1
+    assert not torch.equal(with_training_candidates(trainer, inputs)[CANDIDATES], candidates)  # anew at each visit
     del inputs[SEEDS]  # a stream has none, and numbers are drawn
     assert with_training_candidates(trainer, inputs)[CANDIDATES].shape == (50, 4)
 

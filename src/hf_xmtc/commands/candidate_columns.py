@@ -3,6 +3,7 @@
 import numpy as np
 from datasets import DatasetDict, List, Value
 
+from hf_xmtc.data import LabelInfo
 from hf_xmtc.metrics import ranking_report
 from hf_xmtc.retrieval import CandidateGenerator, candidate_recall
 from hf_xmtc.training import XMTCTrainer
@@ -14,7 +15,7 @@ REPORTED = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5")
 
 
 def add_candidates(
-    data: DatasetDict, tokenized: DatasetDict, num_labels: int, num_candidates: int
+    data: DatasetDict, tokenized: DatasetDict, info: LabelInfo, num_candidates: int, ignore_unseen: int | None = None
 ) -> tuple[DatasetDict, CandidateGenerator, dict[str, dict[str, float]]]:
     """Add the columns ``candidate_ids`` and ``candidate_votes`` to every split, from the labels of the nearest training texts.
 
@@ -23,14 +24,16 @@ def add_candidates(
     Args:
         data: Splits with texts and labels.
         tokenized: The same, tokenized.
-        num_labels: The model's labels.
+        info: The model's labels.
         num_candidates: Candidates per document.
+        ignore_unseen: Leave labels from this id on out of the metrics, as in those of the model.
 
     Returns:
-        The tokenized splits with the columns; the generator; and for every split its recall (``candidate_recall``, what no model of
+        The tokenized splits with the columns; the generator; and for every split, training included (where no text votes for itself), its recall (``candidate_recall``, what no model of
         these candidates can exceed) and the metrics of its own ranking (``generator_nDCG@5`` …).
     """
-    generator = CandidateGenerator.fit(data["train"]["text"], data["train"]["labels"], num_labels)
+    generator = CandidateGenerator.fit(data["train"]["text"], data["train"]["labels"], info.num_labels)
+    generator.labels_digest = info.names.digest()
     columns, report = {}, {}
     for split, rows in data.items():
         ids, votes = generator.candidates(
@@ -40,9 +43,13 @@ def add_candidates(
         columns[split] = with_ids.add_column(VOTES, list(votes), feature=List(Value("float32")))
         labels = rows["labels"][:]
         if any(labels):
-            found = ranking_report(ids, labels, ks=(1, 3, 5))
+            found = ranking_report(ids, labels, ks=(1, 3, 5), ignore_unseen=ignore_unseen)
             own = {f"generator_{name}": found[name] for name in REPORTED}
-            report[split] = {"candidate_recall": candidate_recall(ids, labels), "num_candidates": ids.shape[1], **own}
+            report[split] = {
+                "candidate_recall": candidate_recall(ids, labels, ignore_unseen),
+                "num_candidates": ids.shape[1],
+                **own,
+            }
     return DatasetDict(columns), generator, report
 
 

@@ -71,11 +71,7 @@ def open_generator(
     from hf_xmtc.retrieval import CandidateGenerator  # not at the top: other models do without scikit-learn
 
     generator = CandidateGenerator.from_pretrained(name_or_path, revision)
-    if generator.num_labels != model.config.num_labels:
-        raise ValueError(
-            f"The candidates beside {name_or_path} are of {generator.num_labels} labels, but the model has {model.config.num_labels}. Copy "
-            "the folder again from where it was trained."
-        )
+    model.config.refuse_generator_of_others(generator)
     return generator
 
 

@@ -266,6 +266,11 @@ class Recipe:
                 "tune_generator_share=True, but the model scores all labels and has no generator. Add --config_overrides "
                 "num_candidates=128, or leave it out."
             )
+        if self.training.tune_generator_share and self.training.set_metrics and self.training.tune_threshold == "none":
+            raise ValueError(
+                "tune_generator_share=True with set_metrics=True: scores in which votes count are no probabilities, and sets of those above "
+                "0.5 would say nothing. Add --tune_threshold global."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as one flat JSON object; local paths are reduced to their last part.

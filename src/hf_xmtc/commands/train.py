@@ -96,14 +96,6 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         info = label_info_of(data)
         tokenizer = _build_tokenizer(recipe, data)
         tokenized, truncated = tokenize_dataset(data, tokenizer, recipe.data.max_length_tokens)
-        generator, of_generator = None, {}
-        if recipe.model.num_candidates:
-            # Not at the top: other models do without scikit-learn.
-            from .candidate_columns import add_candidates, mix_with_generator
-
-            tokenized, generator, of_generator = add_candidates(
-                data, tokenized, info.num_labels, recipe.model.num_candidates
-            )
     statistics = dataset_statistics(data)
     say(args, summarize_statistics(statistics))
     for split, count in truncated.items():
@@ -111,6 +103,13 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         say(args, f"{split}: {count:,} of {len(data[split]):,} documents are cut at {limit} tokens.")
     _refuse_useless_splits(statistics, args)
     _refuse_too_large(recipe, info, tokenizer)
+    generator, of_parts = None, {}
+    if recipe.model.num_candidates:
+        # Not at the top: other models do without scikit-learn.
+        from .candidate_columns import add_candidates, mix_with_generator
+
+        unseen = info.num_labels if args.ignore_unseen_labels else None
+        tokenized, generator, of_parts = add_candidates(data, tokenized, info, recipe.model.num_candidates, unseen)
 
     settings = {
         **recipe.to_dict(),
@@ -128,8 +127,9 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
             folder.begin(settings)
     transformers.set_seed(args.seed)
     model = _build_model(recipe, info, tokenizer)
-    if recipe.model.reads_labels and model.config.joint_embedding:
-        initialize_label_embedding(model, tokenizer, recipe.model.label_embedding_start or "text")
+    start = recipe.model.label_embedding_start
+    if start is not None or (recipe.model.reads_labels and model.config.joint_embedding):
+        initialize_label_embedding(model, tokenizer, start or "text")
     if recipe.model.label_bias_from_frequency:
         initialize_label_bias(model, label_counts(data["train"], info.num_labels), len(data["train"]))
     args.output_dir = str(folder.checkpoints)
@@ -146,15 +146,15 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
     figures = _train_and_measure(trainer, checkpoint)
     if args.tune_generator_share:
         told, of_model = mix_with_generator(trainer, tokenized)
-        of_generator = {split: {**values, **of_model.get(split, {})} for split, values in of_generator.items()}
+        of_parts = {split: {**values, **of_model.get(split, {})} for split, values in of_parts.items()}
         say(args, told)
     if args.tune_threshold != "none":
         trainer.tune_thresholds(tokenized["validation"])
     metrics, predictions = _evaluate(trainer, tokenized, ("validation", "test"))
     if args.measure_training_split:
         figures |= _evaluate(trainer, tokenized, ("train",))[0]["train"]
-    metrics = {split: {**values, **of_generator.get(split, {})} for split, values in metrics.items()}
     metrics["train"] = figures
+    metrics = {split: {**values, **of_parts.get(split, {})} for split, values in metrics.items()}
     # In all processes, because each may hold a part of the labels.
     trainer.save_model(str(folder.path))
     checked = score_some(trainer, tokenized)
@@ -374,6 +374,8 @@ def _closing_words(folder: OutputFolder, metrics: dict) -> str:
     if split is not None:
         shown = [name for name in ("P@1", "P@3", "P@5", "nDCG@5", "R@5", "PSP@5") if name in metrics[split]]
         result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in shown)
+        if "candidate_recall" in metrics[split]:
+            result += f"   of {100 * metrics[split]['candidate_recall']:.2f} % of the labels that are candidates"
     seconds, resumed = metrics["train"]["seconds"], metrics["train"].get("resumed_at_epoch")
     since = "" if resumed is None else f" since it was resumed at epoch {resumed:g}"
     return (

@@ -368,7 +368,11 @@ def _cell(value: Any) -> str:
 def _limits(recipe: Mapping) -> list[str]:
     length = recipe.get("max_length_tokens") or recipe.get("max_length")
     cut = f"Only the first {length:,} tokens of a text are read" if length else "Long texts are cut at the tokenizer's limit"
-    return [f"{cut}; what stands after them has no influence.", *GENERAL_LIMITS]
+    votes = (
+        "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
+    )
+    mixed = [votes] if recipe.get("tune_generator_share") else []
+    return [f"{cut}; what stands after them has no influence.", *mixed, *GENERAL_LIMITS]
 
 
 def _read_json_if_there(path: Path) -> dict:

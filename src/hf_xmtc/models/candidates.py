@@ -123,12 +123,15 @@ def training_candidates(
     chances = uniform_numbers(seeds, positives.shape[1], stream=2)
     injected = positives.masked_fill(_is_among(positives, candidate_ids) | (chances >= injection_rate), -100)
     bounds = label_shares.cumsum(0)
-    drawn = torch.searchsorted(bounds / bounds[-1], uniform_numbers(seeds, num_random, stream=3))
+    # More than are wanted, because frequent labels are drawn twice, or are candidates already.
+    num_draws = 4 * num_random
+    drawn = torch.searchsorted(bounds / bounds[-1], uniform_numbers(seeds, num_draws, stream=3))
     drawn = drawn.clamp(max=len(label_shares) - 1)
     # A random label must not tell a positive that was not put in, nor stand twice.
     drawn = drawn.masked_fill(_is_among(drawn, positives) | _is_among(drawn, candidate_ids), -100)
-    earlier = torch.ones(num_random, num_random, dtype=torch.bool, device=drawn.device).tril(-1)
+    earlier = torch.ones(num_draws, num_draws, dtype=torch.bool, device=drawn.device).tril(-1)
     drawn = drawn.masked_fill(((drawn[:, :, None] == drawn[:, None]) & earlier).any(dim=2), -100)
+    drawn = drawn.masked_fill((drawn >= 0).cumsum(dim=1) > num_random, -100)
 
     pool = torch.cat([candidate_ids, injected, drawn], dim=1)
     rank = torch.arange(width, device=pool.device).expand(num_documents, -1)

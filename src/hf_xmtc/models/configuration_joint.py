@@ -88,7 +88,13 @@ class JointConfig(XMTCConfig):
             settings: Further fields; of ``backbone_config`` those that are named win over the small BERT's.
         """
         backbone = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **SMALL_BERT}
-        settings["backbone_config"] = {**backbone, **(settings.get("backbone_config") or {})}
+        given = settings.get("backbone_config") or {}
+        if isinstance(given, PreTrainedConfig):
+            raise ValueError(
+                f"backbone_config is a {type(given).__name__}. Give for_tokenizer a dict with the fields that differ from the small BERT's, "
+                "or the whole config to for_backbone."
+            )
+        settings["backbone_config"] = {**backbone, **given}
         return cls(**{**cls.special_tokens(tokenizer), **settings})
 
     @classmethod
@@ -117,15 +123,25 @@ class JointConfig(XMTCConfig):
                 f"The backbone's model type is {self.backbone_config.model_type!r}, which cannot be told where labels stand. Choose "
                 f"one of {', '.join(JOINT_BACKBONES)}, or joint_embedding=False."
             )
+        self.refuse_without_room(self.num_labels)
+
+    def refuse_without_room(self, num_labels: int) -> None:
+        if not self.joint_embedding:
+            return
         positions, closing = max_positions(self.backbone_config), int(self.sep_token_id is not None)
-        around = 1 + closing  # CLS and SEP of the text
-        if self.max_input_tokens <= around:
+        # The labels and their separator, CLS and SEP of the text, and some text.
+        needed = (1 if self.label_positions == "shared" else num_labels) + closing + 1 + closing
+        if positions <= needed:
             raise ValueError(
-                f"The labels and what is around the text need {positions - self.max_input_tokens + around} positions with "
-                f"label_positions={self.label_positions!r} and num_labels={self.num_labels}, but the backbone has {positions}, which "
-                "leaves no room for text. label_positions='shared' takes one position for all labels; else choose a backbone with "
-                "more positions."
+                f"The labels and what is around the text need {needed} positions with label_positions={self.label_positions!r} and "
+                f"num_labels={num_labels}, but the backbone has {positions}, which leaves no room for text. label_positions='shared' "
+                "takes one position for all labels; else choose a backbone with more positions."
             )
+
+    @property
+    def initializer_range(self) -> float:
+        """Spread with which new weights start."""
+        return getattr(self.backbone_config, "initializer_range", 0.02)
 
     @property
     def has_label_embedding(self) -> bool:

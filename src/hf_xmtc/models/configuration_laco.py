@@ -28,6 +28,7 @@ class LACOConfig(JointConfig):
         label_term: Also score a label by its own state, l_j = w_j · c + b_j + u · tanh(W_y h_j + W_c c), by weights that all labels
             share, so that rare labels gain. For candidates.
         generator_share: Share of the generator's votes in a candidate's score, where they are given, see `log_scores`; 0 for none.
+            With a share scores are for ranking, and predicted sets need a threshold that was tuned on them.
         auxiliary_task: ``none``, ``plcp``, ``clcp`` or ``both``; learnt beside the labels in training, never run in prediction.
         plcp_weight: Weight of the pairs' loss, a mean over pairs. 2 stands for the code's 1 on its two units.
         clcp_weight: Weight of the conditional loss, a mean over remaining labels. 10 stands for the code's 5 on two units.
@@ -99,9 +100,12 @@ class LACOConfig(JointConfig):
 
     @classmethod
     def reproduction(cls, **settings: Any) -> "LACOConfig":
-        """What the authors' code does where it can be done: label positions in a row, a 10 × 10 kernel with one filter per label.
+        """The architecture of the authors' code: label positions in a row, a 10 × 10 kernel with one filter per label.
 
-        Source: the code of LACO (EiraZhang/LACO). Its heads that are never trained and its padding that takes part are not set.
+        Other readings of the code are fields of their own: ``auxiliary_units=2`` (with half the weights: a loss of two units is about
+        twice as large), ``auxiliary_sampling="fixed"``, ``plcp_pairs="one"``, ``cross_attention_tokens="padded"``.
+
+        Source: the code of LACO (EiraZhang/LACO).
         """
         authors = {
             "label_positions": "sequential",
@@ -133,6 +137,22 @@ class LACOConfig(JointConfig):
                 "reads no labels. Use auxiliary_task='none', or joint_embedding=True."
             )
         self._check_candidates()
+        if self.cross_attention_tokens == "words" and self.cls_token_id is None:
+            raise ValueError(
+                "cross_attention_tokens='words' leaves CLS and separators out, but cls_token_id is None, so they are not known. Make the "
+                "config with for_tokenizer or for_backbone."
+            )
+        if self.literal_equation_7 and (self.plcp_weight, self.clcp_weight) != (2.0, 10.0):
+            raise ValueError(
+                f"literal_equation_7=True weighs the tasks by auxiliary_alpha alone, but plcp_weight={self.plcp_weight} and clcp_weight="
+                f"{self.clcp_weight} were given. Leave them out."
+            )
+        channels = self.cross_attention_channels
+        if min(self.plcp_weight, self.clcp_weight) < 0 or (channels is not None and channels < 1):
+            raise ValueError(
+                f"plcp_weight={self.plcp_weight} and clcp_weight={self.clcp_weight} must be at least 0, and cross_attention_channels="
+                f"{channels} at least 1."
+            )
         if len(self.cross_attention_kernel) != 2 or min(self.cross_attention_kernel) < 1:
             raise ValueError(
                 f"cross_attention_kernel={self.cross_attention_kernel}, but it takes two sizes of at least 1: tokens and labels."
@@ -171,6 +191,40 @@ class LACOConfig(JointConfig):
                 raise ValueError(
                     f"num_candidates={self.num_candidates} with {name}={found[name]!r}, but it must be {value!r}: candidates are "
                     "another set of labels for every document, in no order."
+                )
+
+    def refuse_generator_of_others(self, generator: Any) -> None:
+        """Refuse what finds candidates for other labels than the model's.
+
+        Args:
+            generator: With ``num_labels``, and ``labels_digest`` where it is known.
+
+        Raises:
+            ValueError: If it does.
+        """
+        known = getattr(generator, "labels_digest", None)
+        if generator.num_labels != self.num_labels or known not in (None, self.labels_digest):
+            raise ValueError(
+                f"The {type(generator).__name__} finds {generator.num_labels} labels (digest {known}), but the model has {self.num_labels} "
+                f"(labels_digest {self.labels_digest}), so their ids mean other labels. Open the one that lies beside the model."
+            )
+
+    @property
+    def reads_labels_in_order(self) -> bool:
+        """Whether places of labels tell them apart, so that a part of them cannot be read alone."""
+        return self.label_positions == "sequential" or (self.cross_attention and self.cross_attention_kernel[-1] > 1)
+
+    def refuse_candidates_if_unusable(self) -> None:
+        """Refuse to score candidates where more than the labels themselves would have to be known.
+
+        Raises:
+            ValueError: If CorNet or another loss looks at all labels.
+        """
+        for name, wanted in (("cornet_num_blocks", 0), ("label_loss", "bce")):
+            if getattr(self, name) != wanted:
+                raise ValueError(
+                    f"Candidates were given to a model with {name}={getattr(self, name)!r}, which looks at all labels. Leave candidate_ids "
+                    "out, or train with num_candidates."
                 )
 
     @property

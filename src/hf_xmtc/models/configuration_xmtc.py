@@ -119,6 +119,13 @@ class XMTCConfig(PreTrainedConfig):
             if name not in known and close:
                 logger.warning(f"{type(self).__name__} has no setting {name!r}, so it does nothing. Was {close[0]!r} meant?")
 
+    def refuse_without_room(self, num_labels: int) -> None:
+        """Refuse a number of labels that the model cannot read; most families take any.
+
+        Raises:
+            ValueError: If it is one.
+        """
+
     def check(self) -> None:
         """Refuse contradictory settings; families extend it."""
         if self.problem_type != "multi_label_classification":

@@ -64,7 +64,9 @@ def plcp_loss(logits: Tensor, pairs: LabelPairs) -> Tensor:
     return (losses * pairs.valid).sum() / pairs.valid.sum().clamp(min=1)
 
 
-def clcp_loss(logits: Tensor, positive: Tensor, given: Tensor, reduction: str = "mean") -> Tensor:
+def clcp_loss(
+    logits: Tensor, positive: Tensor, given: Tensor, reduction: str = "mean", is_label: Tensor | None = None
+) -> Tensor:
     """Equation 6: binary cross-entropy of the labels that are not given, averaged over documents with given labels.
 
     Args:
@@ -72,8 +74,10 @@ def clcp_loss(logits: Tensor, positive: Tensor, given: Tensor, reduction: str = 
         positive: True at the document's labels, (B, L).
         given: True at those that are given, (B, L).
         reduction: Over a document's remaining labels: ``mean`` (the authors' code) or ``sum`` (equation 6).
+        is_label: False at padding among candidates, (B, L); None where there is none.
     """
     asked = ~given & given.any(dim=1, keepdim=True)
+    asked = asked if is_label is None else asked & is_label
     # What is not asked for is taken out before the sum, because its logits may be anything.
     losses = _entropy(logits, positive).masked_fill(~asked, 0.0).sum(dim=1)
     remaining = asked.sum(dim=1)

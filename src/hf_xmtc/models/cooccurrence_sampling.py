@@ -44,16 +44,16 @@ def uniform_numbers(seeds: Tensor, count: int, stream: int = 0) -> Tensor:
 
 
 def draw_pairs(
-    positives: Tensor, num_labels: int, seeds: Tensor, kinds: str = "one_to_two", single: str = "masked"
+    positives: Tensor, num_labels: int | Tensor, seeds: Tensor, kinds: str = "one_to_two", single: str = "masked"
 ) -> LabelPairs:
     """Draw pairs of labels for pairwise label co-occurrence prediction.
 
     Args:
         positives: Distinct positive label ids of each document, (B, P), padded with -100.
-        num_labels: Labels L.
+        num_labels: Labels L, or those of each document, (B,).
         seeds: One number per document and visit, (B,) int64.
         kinds: ``one_to_two``: a related pair and two unrelated ones with different irrelevant labels (γ = 0.5); ``one``: a single
-            pair, related with probability 1/3, as the authors' code writes into its data.
+            pair, related with probability 1/3, about the share in the data that the authors' code writes.
         single: What a document with one label gets: ``masked``, no pair at all, which keeps γ exact, or ``negatives_only``.
 
     Returns:
@@ -61,7 +61,8 @@ def draw_pairs(
 
     Source: LACO §3.4.1; γ of §4.4.
     """
-    ordered, count = _compact(positives, num_labels)
+    largest = num_labels if isinstance(num_labels, int) else int(num_labels.max())
+    ordered, count = _compact(positives, largest)
     others = num_labels - count
     number = uniform_numbers(seeds, 10).T
 
@@ -75,7 +76,7 @@ def draw_pairs(
     away = _index(number[2], others)
     for turn in range(2):
         place = away if turn == 0 else (away + 1 + _index(number[3], others - 1)) % others.clamp(min=1)
-        relevant, irrelevant = _take(ordered, _index(number[4 + turn], count)), _not_among(ordered, place, num_labels)
+        relevant, irrelevant = _take(ordered, _index(number[4 + turn], count)), _not_among(ordered, place, largest)
         flipped = number[6 + turn] < 0.5
         pair = torch.stack([relevant, irrelevant], dim=1)
         pairs.append(torch.where(flipped[:, None], pair.flip(1), pair))

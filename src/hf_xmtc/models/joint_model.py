@@ -98,7 +98,7 @@ class JointModel(XMTCPreTrainedModel):
                 f"Tokenize with truncation=True and max_length={limit}."
             )
         if candidate_ids is not None:
-            self.label_head.check_label_ids("The candidates", candidate_ids)
+            self._check_candidates(candidate_ids)
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)
         asked = (output_attentions, output_hidden_states)
         if self.config.joint_embedding:
@@ -132,13 +132,22 @@ class JointModel(XMTCPreTrainedModel):
     @torch.no_grad()
     def read_candidates(self, cache: DocumentCache, candidate_ids: Tensor) -> JointStates:
         """What `read_jointly` gives for ``candidate_ids`` (B, C), without reading the texts again."""
-        self.label_head.check_label_ids("The candidates", candidate_ids)
+        self._check_candidates(candidate_ids)
         inputs, num_words = self._joint_inputs(cache.words, candidate_ids), cache.words.ids.shape[1]
         behind = {name: value[:, num_words:] for name, value in inputs.items() if name != "attention_mask"}
         mask = inputs["attention_mask"][:, :, num_words:]
         output = self.backbone(**behind, attention_mask=mask, **{cache_argument(self.backbone): cache})
         output.last_hidden_state = torch.cat([cache.states, output.last_hidden_state], dim=1)
         return self._joint_states(output, cache.words, candidate_ids)
+
+    def _check_candidates(self, candidate_ids: Tensor) -> None:
+        self.label_head.check_label_ids("The candidates", candidate_ids)
+        ids = candidate_ids.sort(dim=1).values
+        twice = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] >= 0)
+        if bool(twice.any()):
+            raise ValueError(
+                f"The candidates of a document hold label id {int(ids[:, 1:][twice][0])} twice. Give each label once."
+            )
 
     def _joint_states(self, output: Any, words: AlignedWords, candidate_ids: Tensor | None) -> JointStates:
         states = output.last_hidden_state
@@ -209,12 +218,16 @@ class JointModel(XMTCPreTrainedModel):
     @torch.no_grad()
     def follow_labels(self, kept_ids: Tensor) -> None:
         old, kept = self.label_embedding, kept_ids >= 0
+        linear, spread = self.label_head.linear_head, self.config.initializer_range
+        if linear is not None:  # as in a new model
+            linear.weight[~kept] = torch.empty_like(linear.weight[~kept]).normal_(std=spread)
+            linear.bias[~kept] = 0.0
         if old is None:
             return
         self.label_embedding = nn.Embedding(
             len(kept_ids), old.embedding_dim, device=old.weight.device, dtype=old.weight.dtype
         )
-        self.label_embedding.weight.normal_(std=0.02)
+        self.label_embedding.weight.normal_(std=spread)
         self.label_embedding.weight[kept] = old.weight[kept_ids[kept]]
 
     @classmethod

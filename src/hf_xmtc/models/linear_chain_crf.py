@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
 
 __all__ = ["LinearChainCRF"]
 
@@ -23,8 +24,15 @@ class LinearChainCRF(nn.Module):
 
     def __init__(self, num_tags: int = 2):
         super().__init__()
-        self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))
-        self.start, self.end = nn.Parameter(torch.zeros(num_tags)), nn.Parameter(torch.zeros(num_tags))
+        self.transitions = nn.Parameter(torch.empty(num_tags, num_tags))
+        self.start, self.end = nn.Parameter(torch.empty(num_tags)), nn.Parameter(torch.empty(num_tags))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Zeros: at first neighbours say nothing about each other."""
+        for parameter in self.parameters():
+            init.zeros_(parameter)
 
     def negative_log_likelihood(self, emissions: Tensor, tags: Tensor) -> Tensor:
         """log Z less the score of the given sequence, of each document, (B,).
@@ -51,9 +59,9 @@ class LinearChainCRF(nn.Module):
         return self._gradient(emissions, lambda scores, dim: scores.max(dim=dim).values).argmax(dim=-1)
 
     def _gradient(self, emissions: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
-        with torch.enable_grad():
-            # In full precision: what follows from many small differences.
-            emissions = emissions.detach().float().requires_grad_()
+        with torch.inference_mode(False), torch.enable_grad():
+            # In full precision: what follows from many small differences. A clone, which may have a gradient in inference mode too.
+            emissions = emissions.detach().clone().float().requires_grad_()
             total = self._over_sequences(emissions, reduce).sum()
             return torch.autograd.grad(total, emissions)[0]
 

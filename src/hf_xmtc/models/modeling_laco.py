@@ -65,21 +65,28 @@ class LACOForXMTC(JointModel):
             super()._init_weights(module)
 
     def take_backbone(self, backbone: nn.Module) -> None:
-        pretrained = getattr(getattr(backbone, "pooler", None), "dense", None)
+        pooler = getattr(backbone, "pooler", None)
+        pretrained = (
+            pooler if isinstance(pooler, nn.Linear) else getattr(pooler, "dense", None)
+        )  # ALBERT's is the layer itself
         if self.pooler is not None and pretrained is not None:
             self.pooler.load_state_dict(pretrained.state_dict())
         super().take_backbone(backbone)
 
-    def attend(self, states: JointStates) -> CrossAttentionOutput:
-        """The cross attention between a document's tokens and the labels."""
-        labels = self.label_embedding.weight.expand(len(states.document), -1, -1) if states.labels is None else states.labels
+    def attend(self, states: JointStates, candidate_ids: Tensor | None = None) -> CrossAttentionOutput:
+        """The cross attention between a document's tokens and the labels, or the candidates that were read."""
+        labels = states.labels
+        if labels is None and candidate_ids is None:
+            labels = self.label_embedding.weight.expand(len(states.document), -1, -1)
+        elif labels is None:
+            labels = self.label_embedding(candidate_ids.clamp(min=0))
         counted = states.is_word if self.config.cross_attention_tokens == "words" else None
         return self.cross_attention(states.document, states.read, labels, counted, states.is_label)
 
-    def encode(self, states: JointStates) -> Tensor:
+    def encode(self, states: JointStates, candidate_ids: Tensor | None = None) -> Tensor:
         """What the label head reads, (B, H): c of equation 2, or the CLS token."""
         if self.cross_attention is not None:
-            return self.attend(states).features
+            return self.attend(states, candidate_ids).features
         first = states.document[:, 0]
         return first if self.pooler is None else self.pooler(first).tanh()
 
@@ -104,8 +111,9 @@ class LACOForXMTC(JointModel):
             attention_mask: 1 at tokens, 0 at padding, (B, T).
             token_type_ids: Segment ids as the tokenizer gives them for one text: 0 everywhere, (B, T).
             labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
-            candidate_ids: Labels to score for each document, (B, C), padded with -100, in any order; a model with ``num_candidates``
-                needs them, any other takes all labels without. The loss is then that of the candidates: labels of a document that are
+            candidate_ids: Labels to score for each document, (B, C), each once, padded with -100; a model with ``num_candidates``
+                needs as many of them, because the weights of its cross attention grow with their number, any other takes all labels
+                without. The loss is then that of the candidates: labels of a document that are
                 not among them add nothing. The output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
             candidate_votes: What their generator said of them, (B, C); counted by ``generator_share`` in the scores, never in the loss.
             document_seeds: One number per document and visit, (B,) int64, that decides what the auxiliary tasks ask in training; by
@@ -118,7 +126,9 @@ class LACOForXMTC(JointModel):
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         refuse_segments(token_type_ids, 1)
-        if candidate_ids is None and self.config.num_candidates:
+        if candidate_ids is not None:
+            self.config.refuse_candidates_if_unusable()
+        elif self.config.num_candidates:
             raise ValueError(
                 f"The model scores candidates (num_candidates={self.config.num_candidates}), and none were given. Give candidate_ids "
                 "(documents, candidates); hf_xmtc.retrieval.CandidateGenerator.from_pretrained opens what found them in training. The "
@@ -128,7 +138,7 @@ class LACOForXMTC(JointModel):
             input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states), candidate_ids
         )
         features, extra = (
-            self.dropout(self.encode(states)),
+            self.dropout(self.encode(states, candidate_ids)),
             {"hidden_states": states.hidden_states, "attentions": states.attentions},
         )
         if candidate_ids is None:
@@ -146,7 +156,9 @@ class LACOForXMTC(JointModel):
     ) -> XMTCOutput:
         """Score labels for texts that were read by `cache_documents`; as `forward` with the same candidates and votes (B, C)."""
         states = self.read_candidates(cache, candidate_ids)
-        return self._score_candidates(self.encode(states), states.labels, candidate_ids, candidate_votes, None, top_k, {})
+        return self._score_candidates(
+            self.encode(states, candidate_ids), states.labels, candidate_ids, candidate_votes, None, top_k, {}
+        )
 
     def visit_seeds(self, document_seeds: Tensor, epoch: int) -> Tensor:
         """What `forward` takes as ``document_seeds`` in an epoch, from one number per document, (B,)."""
@@ -182,54 +194,79 @@ class LACOForXMTC(JointModel):
         self, label_states: Tensor, labels: Tensor, seeds: Tensor | None, candidate_ids: Tensor | None = None
     ) -> Tensor:
         config, loss, num_labels = self.config, label_states.new_zeros(()), label_states.shape[1]
-        positives = positive_ids(labels, config.num_labels)
+        positives, is_label, real = positive_ids(labels, config.num_labels), None, num_labels
         if candidate_ids is not None:
-            positives = places_among(candidate_ids, positives)
+            # Padding behind the labels, so that they are the first ones and nothing is asked about it.
+            order = (candidate_ids < 0).long().argsort(dim=1, stable=True)
+            candidate_ids = candidate_ids.gather(1, order)
+            label_states = label_states.gather(1, order[:, :, None].expand_as(label_states))
+            positives, is_label = places_among(candidate_ids, positives), candidate_ids >= 0
+            real = is_label.sum(dim=1)
         marked = mark_positives(positives, num_labels)
         if seeds is None:
             seeds = torch.randint(2**62, (len(labels),), device=labels.device)
         pair_weight, condition_weight = config.auxiliary_weights
         if self.pair_head is not None:
-            pairs = draw_pairs(positives, num_labels, seeds, config.plcp_pairs, config.plcp_single_label)
+            pairs = draw_pairs(positives, real, seeds, config.plcp_pairs, config.plcp_single_label)
             loss = loss + pair_weight * plcp_loss(self.pair_head(label_states, pairs.label_ids), pairs)
         if self.conditional_head is not None:
             given = draw_given(positives, num_labels, seeds, config.clcp_given, config.clcp_given_probability)
             logits, reduction = self.conditional_head(label_states, given), "sum" if config.literal_equation_7 else "mean"
-            loss = loss + condition_weight * clcp_loss(logits, marked, given, reduction)
+            loss = loss + condition_weight * clcp_loss(logits, marked, given, reduction, is_label)
         return loss
 
     # ---- what a trained model says about its labels ------------------------------------------------------------------------
 
     @torch.no_grad()
-    def pair_probabilities(self, input_ids: Tensor, attention_mask: Tensor | None, pairs: Tensor) -> Tensor:
+    def pair_probabilities(
+        self, input_ids: Tensor, attention_mask: Tensor | None, pairs: Tensor, candidate_ids: Tensor | None = None
+    ) -> Tensor:
         """How likely each document has both labels of each pair, (B, M), by PLCP.
 
         Args:
             input_ids: (B, T).
             attention_mask: (B, T), or None.
             pairs: Label ids, (B, M, 2).
+            candidate_ids: Labels that a model of candidates reads, those of the pairs among them.
 
         Raises:
-            ValueError: If the model has not learnt PLCP.
+            ValueError: If the model has not learnt PLCP, or a label is no candidate.
         """
         self._refuse_without(self.pair_head, "plcp")
-        return _probability(self.pair_head(self.read_jointly(input_ids, attention_mask).labels, pairs))
+        self.label_head.check_label_ids("A pair", pairs.flatten(1))
+        states = self._states_of_labels(input_ids, attention_mask, candidate_ids)
+        return _probability(self.pair_head(states, _places(pairs.flatten(1), candidate_ids).view(pairs.shape)))
 
     @torch.no_grad()
-    def conditional_probabilities(self, input_ids: Tensor, attention_mask: Tensor | None, given: Tensor) -> Tensor:
-        """How likely each document has each label, (B, L), when some of its labels are known, by CLCP.
+    def conditional_probabilities(
+        self, input_ids: Tensor, attention_mask: Tensor | None, given: Tensor, candidate_ids: Tensor | None = None
+    ) -> Tensor:
+        """How likely each document has each label, (B, L), or candidate, (B, C), when some of its labels are known, by CLCP.
 
         Args:
             input_ids: (B, T).
             attention_mask: (B, T), or None.
             given: Label ids that are known, (B, S), padded with -100; at least one per document.
+            candidate_ids: Labels that a model of candidates reads, those that are known among them.
 
         Raises:
-            ValueError: If the model has not learnt CLCP.
+            ValueError: If the model has not learnt CLCP, or a known label is no candidate.
         """
         self._refuse_without(self.conditional_head, "clcp")
-        marked = mark_positives(positive_ids(given, self.config.num_labels), self.config.num_labels)
-        return _probability(self.conditional_head(self.read_jointly(input_ids, attention_mask).labels, marked))
+        self.label_head.check_label_ids("What is known", given)
+        if not bool((given >= 0).any(dim=1).all()):
+            raise ValueError("A document has no known label, and CLCP is always told one. Leave the document out.")
+        states = self._states_of_labels(input_ids, attention_mask, candidate_ids)
+        places = _places(positive_ids(given, self.config.num_labels), candidate_ids)
+        return _probability(self.conditional_head(states, mark_positives(places, states.shape[1])))
+
+    def _states_of_labels(self, input_ids: Tensor, attention_mask: Tensor | None, candidate_ids: Tensor | None) -> Tensor:
+        if candidate_ids is None and self.config.num_candidates:
+            raise ValueError(
+                f"The model reads candidates (num_candidates={self.config.num_candidates}), and none were given. Give candidate_ids "
+                "(documents, candidates), the labels that are asked about among them."
+            )
+        return self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids).labels
 
     def _refuse_without(self, head: nn.Module | None, task: str) -> None:
         if head is None:
@@ -239,20 +276,39 @@ class LACOForXMTC(JointModel):
             )
 
     @torch.no_grad()
-    def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
+    def token_weights(
+        self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor, candidate_ids: Tensor | None = None
+    ) -> Tensor:
         """What each token adds to the raw logits of chosen labels, (B, S, T): its weight times its value's product with the label.
 
-        With the closing separator, which has no column here, and the bias they add up to the logit.
+        With the closing separator, which has no column here, the bias and the label term, where there is one, they add up to the logit.
+        A model of candidates needs ``candidate_ids`` (B, C), because they decide the weights.
         """
         if self.cross_attention is None:
             return super().token_weights(input_ids, attention_mask, label_ids)
         self.label_head.check_label_ids("What weights were asked for", label_ids)
-        states = self.read_jointly(input_ids, attention_mask)
-        found = self.attend(states)
+        if candidate_ids is None and self.config.num_candidates:
+            raise ValueError(
+                f"The model weighs tokens by candidates (num_candidates={self.config.num_candidates}), and none were given. Give "
+                "candidate_ids, or the pipeline its candidates."
+            )
+        states = self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids)
+        found = self.attend(states, candidate_ids)
         rows = self.label_head.linear_head.weight[label_ids.clamp(min=0)] * (label_ids >= 0)[:, :, None]  # (B, S, H)
         added = (rows @ found.values.mT) * found.weights[:, None]  # (B, S, D)
         added = added[:, :, : states.words.ids.shape[1]] * states.words.read[:, None]
         return states.words.in_input_columns(added.mT).mT
+
+
+def _places(label_ids: Tensor, candidate_ids: Tensor | None) -> Tensor:
+    """Where labels (B, S) stand among those that were read: by their ids, or among candidates."""
+    if candidate_ids is None:
+        return label_ids
+    places = places_among(candidate_ids, label_ids)
+    if bool(((places < 0) & (label_ids >= 0)).any()):
+        missing = int(label_ids[(places < 0) & (label_ids >= 0)][0])
+        raise ValueError(f"Label id {missing} is asked about and not among the candidates of its document. Add it to them.")
+    return places
 
 
 def _probability(logits: Tensor) -> Tensor:

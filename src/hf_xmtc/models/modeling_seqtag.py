@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from .backbones import refuse_segments
 from .configuration_seqtag import SeqTagConfig
 from .joint_model import JointModel
+from .linear_chain_crf import LinearChainCRF
 from .modeling_xmtc import XMTCOutput
 from .sequence_tag_head import SequenceTagHead
 
@@ -35,13 +37,25 @@ class SeqTagForXMTC(JointModel):
         )
         self.post_init()
 
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, LinearChainCRF):
+            module.reset_parameters()
+        else:
+            super()._init_weights(module)
+
+    @property
+    def has_thresholds(self) -> bool:
+        return False
+
     def score(self, features: Any, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
         """As in the base class, with the CRF's loss; ``features`` are the labels' states, (B, L, H)."""
-        loss = self.label_head.loss(features, labels, self.config.loss_reduction) if labels is not None else None
+        emissions = self.label_head.emissions(features)
+        loss = self.label_head.loss(emissions, labels, self.config.loss_reduction) if labels is not None else None
         if loss is not None and top_k == 0:
             return XMTCOutput(loss=loss, **extra)
-        scored = super().score(features, None, top_k)
-        sets = self.label_head.best_set(features) if top_k else None
+        scored = super().score(emissions, None, top_k)
+        sets = self.label_head.best_set(emissions) if top_k else None
         return XMTCOutput(**{**scored, "loss": loss, "label_sets": sets, **extra})
 
     def in_predicted_set(self, output: XMTCOutput, threshold: float | None = None) -> Tensor:

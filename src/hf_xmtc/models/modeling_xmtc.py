@@ -76,6 +76,11 @@ class XMTCPreTrainedModel(PreTrainedModel):
             "loss_settings": config.label_loss_settings,
         }
 
+    @property
+    def has_thresholds(self) -> bool:
+        """Whether a predicted set is what has a score above a threshold."""
+        return True
+
     def use_label_head(self, head: BaseLabelHead) -> None:
         """Add a label head, and CorNet where the config asks for it."""
         config, self.label_head = self.config, head
@@ -148,7 +153,8 @@ class XMTCPreTrainedModel(PreTrainedModel):
         """
         if threshold is not None or self.label_thresholds is None:
             return output.top_scores > (self.config.decision_threshold if threshold is None else threshold)
-        return output.top_scores > self.label_thresholds.to(output.top_labels.device)[output.top_labels]
+        thresholds = self.label_thresholds.to(output.top_labels.device)[output.top_labels.clamp(min=0)]
+        return (output.top_scores > thresholds) & (output.top_labels >= 0)
 
     def lowest_threshold(self, threshold: float | None = None) -> float:
         """A score below which no label is in the predicted set; ``threshold`` as in `in_predicted_set`."""
@@ -267,6 +273,7 @@ class XMTCPreTrainedModel(PreTrainedModel):
             )
         if count < 1:
             raise ValueError(f"{count} labels were given, but a model needs at least one.")
+        self.config.refuse_without_room(count)
         kept_ids = torch.tensor(kept)
         self.label_head.resize_labels(kept_ids)
         if self.cornet is not None:

@@ -24,7 +24,8 @@ class XMTCPipeline(Pipeline):
     """The ``text-classification`` pipeline of hf_xmtc models.
 
     One text gives a list of ``{"label", "score"}`` sorted by score; a list of texts gives one such list per text. Scores are
-    independent probabilities (a sigmoid each) and do not add up to one. ``name`` is added where a label has a display name
+    independent probabilities (a sigmoid each) and do not add up to one; where votes of a generator count in them
+    (``generator_share``), they are for ranking alone. ``name`` is added where a label has a display name
     of its own. Only the best ``top_k`` labels are computed, so it is fast with any number of labels.
 
     A text without any token still gets the labels' scores for an empty document, in the same form.
@@ -35,6 +36,7 @@ class XMTCPipeline(Pipeline):
             for the predicted set by the thresholds saved with the model (0.5 unless they were tuned). A text may have none.
         candidates: Score these labels alone, by models that score candidates (LACO): a list of labels, or what finds them for each
             text, such as ``hf_xmtc.retrieval.CandidateGenerator.from_pretrained(folder)``; needed where a model has ``num_candidates``.
+            A list is scored by the model alone, and best by as many labels as it was trained with.
         max_length: Tokens per text after which it is cut; the model's limit by default.
     """
 
@@ -103,38 +105,50 @@ class XMTCPipeline(Pipeline):
             return []
         return super().__call__(inputs, **kwargs)
 
-    def explain(self, text: str, label: str | None = None, max_length: int | None = None) -> Explanation:
+    def explain(
+        self, text: str, label: str | None = None, max_length: int | None = None, candidates: Any = None
+    ) -> Explanation:
         """Which tokens of a text speak for a label, by models that weigh the tokens for each label.
 
         Args:
             text: A text.
             label: A label, as the pipeline answers it; by default the best one.
             max_length: As for `__call__`.
+            candidates: Likewise; by default those of the pipeline.
 
         Returns:
             The weights; in a notebook they show themselves as a heat map, and ``hf_xmtc.analysis.plot_explanation`` makes a picture.
 
         Raises:
-            ValueError: If the model has no such label, or no weights of tokens.
+            ValueError: If the model has no such label, it is no candidate, or there are no weights of tokens.
         """
         if self.model.token_weight_kind is None:
             self.model.token_weights(None, None, None)  # says which families have them
-        encoding = self.preprocess(text, max_length, None, return_offsets_mapping=True, return_special_tokens_mask=True)
+        candidates = self._preprocess_params.get("candidates") if candidates is None else self._usable_candidates(candidates)
+        encoding = self.preprocess(
+            text, max_length, candidates, return_offsets_mapping=True, return_special_tokens_mask=True
+        )
         places, special = (encoding.pop(name)[0].tolist() for name in ("offset_mapping", "special_tokens_mask"))
         inputs = self._ensure_tensor_on_device(encoding, device=self.device)
         names = self.model.config.label_names
         with torch.no_grad():
-            logits = self.model(**inputs).logits[0]  # (L,)
-            label_id = int(logits.argmax()) if label is None else self._label_id(label)
+            output = self.model(**inputs, top_k=self._num_scored(inputs))
+            scores = dict(zip(output.top_labels[0].tolist(), output.top_scores[0].tolist(), strict=True))
+            label_id = int(output.top_labels[0, 0]) if label is None else self._label_id(label)
+            if label_id not in scores:
+                raise ValueError(
+                    f"The label {label!r} is none of the {len(scores)} candidates of this text. Give it in candidates."
+                )
             chosen = torch.tensor([[label_id]], device=self.device)
-            weights = self.model.token_weights(inputs["input_ids"], inputs.get("attention_mask"), chosen)[0, 0]
+            read = {"candidate_ids": inputs["candidate_ids"]} if "candidate_ids" in inputs else {}
+            weights = self.model.token_weights(inputs["input_ids"], inputs.get("attention_mask"), chosen, **read)[0, 0]
         tokens = self.tokenizer.convert_ids_to_tokens(encoding["input_ids"][0].long())
         weights = weights.float().tolist()[: len(tokens)]  # a text without tokens is read as one position
         return Explanation(
             text=text,
             label=names[label_id],
             name=names.name_of(label_id),
-            score=float(logits[label_id].sigmoid()),
+            score=scores[label_id],
             kind=self.model.token_weight_kind,
             tokens=[
                 TokenWeight(token, *place, weight)
@@ -152,21 +166,27 @@ class XMTCPipeline(Pipeline):
                 f"candidates were given, but {type(self.model).__name__} always scores all labels. Leave them out."
             )
         config = self.model.config
+        config.refuse_candidates_if_unusable()
+        if config.reads_labels_in_order:
+            raise ValueError(
+                "candidates were given, but the model was trained with all labels in a row (label_positions='sequential', or a kernel over "
+                "several labels), so a few of them would be read as others. Leave them out."
+            )
         if hasattr(candidates, "candidates"):
             if not config.num_candidates:
                 raise ValueError(
                     f"candidates={type(candidates).__name__} was given, but the model was trained to score all labels "
                     "(num_candidates=0). Leave it out."
                 )
-            if candidates.num_labels != config.num_labels:
-                raise ValueError(
-                    f"The {type(candidates).__name__} finds {candidates.num_labels} labels, but the model has {config.num_labels}. Open "
-                    "the one that lies beside the model."
-                )
+            config.refuse_generator_of_others(candidates)
             return candidates
         if isinstance(candidates, str) or not candidates:
             raise ValueError(f"candidates={candidates!r:.80}, but it must be a list of at least one label.")
         return list(dict.fromkeys(self._label_id(label) for label in candidates))
+
+    def _num_scored(self, inputs: dict) -> int:
+        """Labels that the model scores of these inputs: candidates, or all."""
+        return inputs["candidate_ids"].shape[1] if "candidate_ids" in inputs else self.model.config.num_labels
 
     def _label_id(self, label: str) -> int:
         ids = self.model.config.label_names.ids
@@ -203,16 +223,23 @@ class XMTCPipeline(Pipeline):
         top_k: int | None | str = "default",
         threshold: float | str | None = None,
     ) -> dict:
-        inputs, limit = dict(model_inputs), self.model.config.num_labels
-        if "candidate_ids" in inputs:
-            limit = inputs["candidate_ids"].shape[1]
+        inputs, limit = dict(model_inputs), self._num_scored(model_inputs)
+        without_votes = "candidate_ids" in inputs and "candidate_votes" not in inputs
+        if threshold == "model" and without_votes and self.model.config.generator_share:
+            raise ValueError(
+                "threshold='model', but the model's own was tuned on scores in which the generator's votes count (generator_share="
+                f"{self.model.config.generator_share}), and a list of candidates has none. Give a number, or "
+                "candidates=CandidateGenerator.from_pretrained(…)."
+            )
         if threshold is None:
             top_k = DEFAULT_TOP_K if top_k == "default" else top_k
             output = self.model(**inputs, top_k=top_k or limit)
             return {"top_scores": output.top_scores, "top_labels": output.top_labels}
         number = None if threshold == "model" else threshold
         limit = limit if top_k in ("default", None) else min(limit, top_k)
-        looked, lowest = min(limit, FIRST_LOOK), self.model.lowest_threshold(number)
+        # All candidates have their scores anyway.
+        looked = limit if "candidate_ids" in inputs else min(limit, FIRST_LOOK)
+        lowest = self.model.lowest_threshold(number)
         output = self.model(**inputs, top_k=looked)
         while looked < limit and float(output.top_scores[:, -1].max()) > lowest:
             looked = min(limit, 4 * looked)
@@ -226,6 +253,8 @@ class XMTCPipeline(Pipeline):
         answers, label_ids = [], model_outputs["top_labels"][0].tolist()
         wanted = model_outputs["in_set"][0].tolist() if "in_set" in model_outputs else [True] * len(scores)
         for label_id, score in compress(zip(label_ids, scores, strict=True), wanted):
+            if label_id < 0:
+                continue  # padding of a shorter list of candidates
             answer = {"label": names[label_id], "score": score}
             if names.name_of(label_id) != names[label_id]:
                 answer["name"] = names.name_of(label_id)

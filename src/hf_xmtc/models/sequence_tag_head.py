@@ -1,6 +1,5 @@
 """`SequenceTagHead`: the labels as a sequence of yes and no, tagged by a BiLSTM and a CRF."""
 
-import torch
 from torch import Tensor, nn
 
 from .cornet import CorNet
@@ -15,7 +14,7 @@ __all__ = ["SequenceTagHead"]
 class SequenceTagHead(BaseLabelHead):
     """States of the labels (B, L, H) in, a tag for each label out; neighbours are labels with neighbouring ids.
 
-    A label's raw logit is the log-odds of its marginal, so rankings follow the marginals; the predicted set is that of the best
+    The states become `emissions` (B, L, 2) once; everything else takes those as ``hidden``. A label's raw logit is the log-odds of its marginal, so rankings follow the marginals; the predicted set is that of the best
     sequence (`best_set`), which need not be the labels with a marginal above one half. The loss is the CRF's.
 
     Args:
@@ -41,8 +40,8 @@ class SequenceTagHead(BaseLabelHead):
         return self.output(self.dropout(states))
 
     def best_set(self, hidden: Tensor) -> Tensor:
-        """True at the labels of the best sequence, (B, L)."""
-        return self.crf.best_tags(self.emissions(hidden)) == 1
+        """True at the labels of the best sequence, (B, L), of emissions."""
+        return self.crf.best_tags(hidden) == 1
 
     def source(self, hidden: Tensor) -> Tensor:
         return self.raw_logits(hidden)
@@ -56,7 +55,7 @@ class SequenceTagHead(BaseLabelHead):
         return self.output.bias[1:]
 
     def raw_logits(self, hidden: Tensor) -> Tensor:
-        log_marginals = self.crf.log_marginals(self.emissions(hidden))
+        log_marginals = self.crf.log_marginals(hidden)
         return (log_marginals[..., 1] - log_marginals[..., 0]).to(hidden.dtype)
 
     def raw_logits_of(self, hidden: Tensor, label_ids: Tensor) -> Tensor:
@@ -69,11 +68,9 @@ class SequenceTagHead(BaseLabelHead):
         """Negative log-likelihood of the documents' tag sequences; arguments as in `BaseLabelHead.loss`."""
         positives = self._positives(labels, len(hidden))
         tags = mark_positives(positives, self.num_labels).long()
-        losses = self.crf.negative_log_likelihood(self.emissions(hidden).float(), tags)
+        losses = self.crf.negative_log_likelihood(hidden.float(), tags)
         return losses.sum() / loss_divisor(len(positives), self.num_labels, reduction)
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        for parameter in self.crf.parameters():
-            nn.init.zeros_(parameter)
+        self.crf.reset_parameters()

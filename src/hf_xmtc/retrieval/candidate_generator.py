@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -37,12 +38,21 @@ class CandidateGenerator:
         documents: TF-IDF vectors of the training texts, (N, V).
         labels: Their labels, (N, L), ones.
         num_neighbors: Training texts that vote.
+        labels_digest: That of the config of the model whose labels they are; None where it is not known.
     """
 
-    def __init__(self, vectorizer: TfidfVectorizer, documents: csr_array, labels: csr_array, num_neighbors: int = 50):
+    def __init__(
+        self,
+        vectorizer: TfidfVectorizer,
+        documents: csr_array,
+        labels: csr_array,
+        num_neighbors: int = 50,
+        labels_digest: str | None = None,
+    ):
         if num_neighbors < 1:
             raise ValueError(f"num_neighbors={num_neighbors}, but at least 1 text has to vote.")
         self.vectorizer, self.documents, self.labels = vectorizer, documents, labels
+        self.labels_digest = labels_digest
         self.num_neighbors = min(num_neighbors, documents.shape[0])
         counts = np.asarray(labels.sum(axis=0)).ravel()
         # Below any vote: the sum of the smallest similarity is more than this.
@@ -84,7 +94,13 @@ class CandidateGenerator:
             max_features=max_features,
             **VECTORIZER,
         )
-        documents = csr_array(vectorizer.fit_transform(texts))
+        try:
+            documents = csr_array(vectorizer.fit_transform(texts))
+        except ValueError as error:
+            raise ValueError(
+                f"No word of the {len(texts)} training texts is left to find near texts by ({error}). Are they empty? Else lower "
+                f"min_document_frequency={min_document_frequency} or raise max_document_share={max_document_share}."
+            ) from error
         ones = np.ones(len(sets.label_ids), dtype=np.float32)
         labels = csr_array((ones, sets.label_ids, sets.indptr), shape=(len(texts), num_labels))
         return cls(vectorizer, documents, labels, num_neighbors)
@@ -151,7 +167,12 @@ class CandidateGenerator:
         arrays["documents.data"] = self.documents.data
         save_file(arrays, folder / ARRAYS_FILE)
         words = sorted(self.vectorizer.vocabulary_, key=self.vectorizer.vocabulary_.get)
-        settings = {"num_labels": self.num_labels, "num_neighbors": self.num_neighbors, "words": words}
+        settings = {
+            "num_labels": self.num_labels,
+            "labels_digest": self.labels_digest,
+            "num_neighbors": self.num_neighbors,
+            "words": words,
+        }
         (folder / SETTINGS_FILE).write_text(json.dumps(settings, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @classmethod
@@ -166,18 +187,21 @@ class CandidateGenerator:
             token: Hub token.
 
         Raises:
-            OSError: If there is none.
+            FileNotFoundError: If there is none beside the model.
+            OSError: If there is no such model on the Hub, or the Hub cannot be reached.
         """
+        name_or_path = os.fspath(name_or_path)
         names = (f"{FOLDER}/{ARRAYS_FILE}", f"{FOLDER}/{SETTINGS_FILE}")
-        if Path(name_or_path).is_dir():
-            paths = [Path(name_or_path) / name for name in names]
-        else:
-            paths = [hf_hub_download(os.fspath(name_or_path), name, revision=revision, token=token) for name in names]
-        if missing := [str(path) for path in map(Path, paths) if not path.is_file()]:
+        try:
+            if os.path.isdir(name_or_path):
+                paths = [Path(name_or_path, name).resolve(strict=True) for name in names]
+            else:
+                paths = [Path(hf_hub_download(name_or_path, name, revision=revision, token=token)) for name in names]
+        except (FileNotFoundError, EntryNotFoundError) as error:
             raise FileNotFoundError(
-                f"There is no {' and no '.join(missing)}. Was the model trained with num_candidates, or saved beside its generator by "
-                "CandidateGenerator.save_pretrained?"
-            )
+                f"{name_or_path} lacks {' or '.join(names)} ({error}). Was the model trained with num_candidates, or saved beside its "
+                "generator by CandidateGenerator.save_pretrained?"
+            ) from error
         arrays, settings = load_file(paths[0]), json.loads(Path(paths[1]).read_text(encoding="utf-8"))
         vectorizer = TfidfVectorizer(vocabulary=settings["words"], **VECTORIZER)
         vectorizer.idf_ = arrays["idf"]
@@ -186,10 +210,10 @@ class CandidateGenerator:
         documents = csr_array((arrays["documents.data"], *parts["documents"]), shape=(num_documents, len(settings["words"])))
         ones = np.ones(len(parts["labels"][0]), dtype=np.float32)
         labels = csr_array((ones, *parts["labels"]), shape=(num_documents, settings["num_labels"]))
-        return cls(vectorizer, documents, labels, settings["num_neighbors"])
+        return cls(vectorizer, documents, labels, settings["num_neighbors"], settings["labels_digest"])
 
 
-def candidate_recall(candidates: np.ndarray, positives: LabelSetsLike) -> float:
+def candidate_recall(candidates: np.ndarray, positives: LabelSetsLike, ignore_unseen: int | None = None) -> float:
     """Share of a document's labels that are among its candidates, averaged over documents with labels.
 
     What ranks candidates cannot find more than this.
@@ -197,11 +221,13 @@ def candidate_recall(candidates: np.ndarray, positives: LabelSetsLike) -> float:
     Args:
         candidates: Label ids, (N, C), padded with -100.
         positives: True label ids.
+        ignore_unseen: Leave labels from this id on out, which training never saw.
 
     Raises:
         ValueError: If the numbers of documents differ, or no document has a label.
     """
     truth = label_sets(positives)
+    truth = truth if ignore_unseen is None else truth.below(ignore_unseen)
     if truth.num_documents != len(candidates):
         raise ValueError(f"There are candidates for {len(candidates)} documents and labels of {truth.num_documents}.")
     some = truth.sizes > 0

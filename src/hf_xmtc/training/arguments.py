@@ -76,7 +76,9 @@ class XMTCTrainingArguments(TrainingArguments):
     )
     measure_training_split: bool = field(
         default=False,
-        metadata={"help": "Also measure the training documents after training: how well they are fitted (LACO table 5)."},
+        metadata={
+            "help": "hf-xmtc train: also measure the training documents after training, how well they are fitted (LACO table 5)."
+        },
     )
     set_top_k: int = field(
         default=100,
@@ -103,8 +105,8 @@ class XMTCTrainingArguments(TrainingArguments):
     tune_generator_share: bool = field(
         default=False,
         metadata={
-            "help": "Count the generator's votes in the scores of candidates, by the share that is best on the validation split (nDCG@5); it is "
-            "saved with the model."
+            "help": "hf-xmtc train: count the generator's votes in the scores of candidates, by the share that is best on the validation "
+            "split (nDCG@5); it is saved with the model. Scores then rank and are no probabilities: for sets use tune_threshold too."
         },
     )
     early_stopping_patience: int | None = field(

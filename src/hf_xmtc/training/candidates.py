@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hf_xmtc.metrics import ranking_report
 from hf_xmtc.models.candidates import best_candidates, log_scores, training_candidates
+from hf_xmtc.models.cooccurrence_sampling import mix_seeds
 from hf_xmtc.models.label_positives import positive_ids
 
 from .document_seeds import SEEDS
@@ -34,6 +35,8 @@ def with_training_candidates(trainer: "XMTCTrainer", inputs: dict[str, Any]) -> 
     seeds = inputs.get(SEEDS)
     if seeds is None:
         seeds = torch.randint(2**62, (len(candidates),), device=candidates.device)
+    else:
+        seeds = mix_seeds(seeds, trainer.current_epoch)  # anew at each visit, whatever the auxiliary tasks do
     rate = injection_rate(trainer.state.global_step, max(1, trainer.state.max_steps), args.injection_share)
     shares = _label_shares(trainer).to(candidates.device)
     positives = positive_ids(inputs["labels"], trainer.num_labels)

@@ -31,4 +31,6 @@ def with_document_seeds(dataset: Any, model: nn.Module, args: XMTCTrainingArgume
         return dataset
     seed = args.data_seed if args.data_seed is not None else args.seed
     seeds = mix_seeds(torch.arange(len(dataset)), seed)
+    if SEEDS in dataset.column_names:  # of another trainer
+        dataset = dataset.remove_columns(SEEDS)
     return dataset.add_column(SEEDS, seeds.numpy())

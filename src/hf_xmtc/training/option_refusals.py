@@ -124,11 +124,22 @@ def refuse_unusable_options(trainer: "XMTCTrainer") -> None:
 
 
 def refuse_unusable_with_model(args: XMTCTrainingArguments, model: XMTCPreTrainedModel) -> None:
-    """Refuse label options that a family cannot take.
+    """Refuse label options that a family, or a model of candidates, cannot take.
 
     Raises:
         ValueError: If there is one.
     """
+    if args.tune_threshold != "none" and not model.has_thresholds:
+        raise ValueError(
+            f"tune_threshold={args.tune_threshold!r}, but the predicted set of {type(model).__name__} has no thresholds. Leave it out."
+        )
+    if num_candidates := getattr(model.config, "num_candidates", 0):
+        for name, is_used in (("label_optimizer", args.updates_in_backward), ("shard_labels", args.shard_labels)):
+            if is_used:
+                raise ValueError(
+                    f"{name}={getattr(args, name)!r}, but the model scores {num_candidates} candidates of a document and has gradients of "
+                    "their rows alone. Leave it out; label_optimizer='rowwise' saves memory too."
+                )
     if model.label_head.linear_head is not None:
         return
     family = type(model).__name__

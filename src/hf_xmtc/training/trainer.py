@@ -221,10 +221,10 @@ class XMTCTrainer(Trainer):
                 "the data set? Prediction without labels works with trainer.predict."
             )
         inputs = {**inputs, "labels": self._known_labels(inputs["labels"])}
-        if SEEDS in inputs:
-            inputs[SEEDS] = self.model.visit_seeds(inputs[SEEDS], self.current_epoch)
         if CANDIDATES in inputs:
             inputs = with_training_candidates(self, inputs)
+        if SEEDS in inputs:
+            inputs[SEEDS] = self.model.visit_seeds(inputs[SEEDS], self.current_epoch)
         if not return_outputs and self.compute_loss_func is None and self.label_smoother is None:
             inputs["top_k"] = 0  # the loss alone, block by block: nobody reads the logits
         return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
