@@ -70,6 +70,15 @@ def test_dropout_acts_in_training_alone(part):
     assert not torch.equal(first, second)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_thresholds_keep_their_digits_in_half_precision(tmp_path, dtype):
+    model, thresholds = build(), torch.tensor([0.4567, 0.1234, 0.5, 0.9, 0.3333, 0.77])
+    model.set_thresholds(thresholds)
+    model.save_pretrained(tmp_path)
+    opened = LACOForXMTC.from_pretrained(tmp_path, dtype=dtype)
+    assert opened.label_head.output.weight.dtype == dtype and torch.equal(opened.label_thresholds, thresholds)
+
+
 # ---- candidates ------------------------------------------------------------------------------------------------------------
 
 

@@ -45,7 +45,7 @@ class JointConfig(XMTCConfig):
             states are the same whatever the labels.
         classifier_dropout: Dropout on the features that the label head reads.
         cls_token_id: The token in front of every text, where there is one.
-        sep_token_id: The token that closes text and labels; None for a sequence without.
+        sep_token_id: The token that closes text and labels; None for a sequence without, as `train_word_tokenizer` makes it.
     """
 
     left_out_of_files = {

@@ -18,7 +18,8 @@ __all__ = ["SeqTagForXMTC"]
 class SeqTagForXMTC(JointModel):
     """Joint embedding → BiLSTM-CRF over the labels in the order of their ids, which therefore matters.
 
-    Rankings come from the CRF's marginals, predicted sets from its best sequence.
+    Rankings come from the CRF's marginals, predicted sets from its best sequence. It takes no candidates: labels would have other
+    neighbours than in training.
 
     Source: SeqTag_BERT, a baseline of LACO §4.3.
     """

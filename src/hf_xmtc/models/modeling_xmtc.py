@@ -60,6 +60,8 @@ class XMTCPreTrainedModel(PreTrainedModel):
     # Without this the Trainer believes that forward scales the loss itself under gradient accumulation and DDP.
     accepts_loss_kwargs = False
     _supports_sdpa = True
+    # Tuned between scores that are close to each other, which half precision would not tell apart.
+    _keep_in_fp32_modules_strict = {"label_thresholds"}
 
     def build_label_scorer(self, in_features: int, bottleneck_size: int | None = None) -> None:
         """Add a linear label head, and CorNet where the config asks for it."""
