@@ -50,7 +50,7 @@ DEFAULTS = {
     entry.name: entry.default
     for settings in (ModelArguments, DataArguments, hf_xmtc.XMTCTrainingArguments)
     for entry in dataclasses.fields(settings)
-    if entry.name not in {*SAID_ELSEWHERE, "seed", "backbone", "word_vectors"}
+    if entry.name not in {*SAID_ELSEWHERE, "seed", "dataset", "backbone", "word_vectors"}
 }
 
 
@@ -341,10 +341,12 @@ def _refuse_mixed_results(table: Table, results_dir: Path) -> None:
 def _refuse_changed_recipe(file: Path, name: str, used: dict[str, Any]) -> None:
     """Refuse the result ``name`` if its recipe file says something else now."""
     wanted = yaml.safe_load(file.read_text(encoding="utf-8"))
-    # The recipe of a result leaves out what has its default, and so may a recipe file.
+    # The recipe of a result leaves out what has its default, and so may a recipe file. Some defaults are the family's.
+    of_family = dataclasses.asdict(ModelArguments(model_family=wanted.get("model_family", DEFAULTS["model_family"])))
+    defaults = {key: of_family.get(key, default) for key, default in DEFAULTS.items()}
     changed = [
         f"{key} was {used.get(key, default)!r}, is now {wanted.get(key, default)!r}"
-        for key, default in DEFAULTS.items()
+        for key, default in defaults.items()
         if (key in wanted or key in used) and used.get(key, default) != wanted.get(key, default)
     ]
     if changed:

@@ -236,6 +236,7 @@ def test_recipes_are_understood(path, tmp_path):
     recipe = parse_recipe(arguments)
     found = {**recipe.to_dict(), "dataset": recipe.data.dataset}
     assert {name: found[name] for name in settings} == settings
+    reproduce._refuse_changed_recipe(path, "result.json", recipe.to_dict())  # what a run of it writes down is this recipe
     assert "#" not in json.dumps(settings)  # a comment without a space before it would be part of its value
     config_class, _ = family_named(settings["model_family"])
     assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings.get(
