@@ -131,7 +131,7 @@ class JointConfig(XMTCConfig):
         positions, closing = max_positions(self.backbone_config), int(self.sep_token_id is not None)
         # The labels and their separator, CLS and SEP of the text, and some text.
         needed = (1 if self.label_positions == "shared" else num_labels) + closing + 1 + closing
-        if positions <= needed:
+        if positions is not None and positions <= needed:
             raise ValueError(
                 f"The labels and what is around the text need {needed} positions with label_positions={self.label_positions!r} and "
                 f"num_labels={num_labels}, but the backbone has {positions}, which leaves no room for text. label_positions='shared' "
