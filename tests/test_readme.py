@@ -9,8 +9,17 @@ import datasets
 import pytest
 import torch
 
-from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC, label_info_of, load_xmtc_dataset, train_word_tokenizer
+from hf_xmtc import (
+    AttentionXMLConfig,
+    AttentionXMLForXMTC,
+    LACOConfig,
+    LACOForXMTC,
+    label_info_of,
+    load_xmtc_dataset,
+    train_word_tokenizer,
+)
 from hf_xmtc.cli import main as cli
+from hf_xmtc.retrieval import CandidateGenerator
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -49,7 +58,7 @@ def run(tmp_path, monkeypatch, modules_cache):
 
 
 def test_every_python_example_is_run_by_one_of_these_tests():
-    assert len(blocks_of("python")) == README.count("```python") == 5
+    assert len(blocks_of("python")) == README.count("```python") == 6
 
 
 def test_the_label_head_example_gives_gradients_and_the_best_labels(run):
@@ -82,6 +91,20 @@ def test_the_explanation_example_weighs_the_words_and_draws_them(run, tmp_path):
     assert found.label == "interface::x11" and found.kind == "attention" and len(found.tokens) == 12
     assert sum(token.weight for token in found.tokens) == pytest.approx(1.0, abs=1e-5)
     assert (tmp_path / "why.png").stat().st_size > 1_000
+
+
+def test_the_example_of_a_model_of_candidates_answers_with_them(run, tmp_path):
+    texts = ["a fast window manager", "a window for music", "music in C", "a fast compiler for C"]
+    tokenizer = train_word_tokenizer(texts, min_document_frequency=1, max_length=16, num_cls_tokens=1)
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
+    config = LACOConfig.for_tokenizer(tokenizer, label_names=list("abcd"), num_candidates=3, backbone_config=sizes)
+    generator = CandidateGenerator.fit(texts, [[0], [0, 1], [1, 2], [3]], num_labels=4, min_document_frequency=1)
+    for part in (LACOForXMTC(config), tokenizer, generator):
+        part.save_pretrained(tmp_path / "outputs" / "laco")
+    names = run(block_with("CandidateGenerator"))
+    found, _ = generator.candidates(["a fast window manager for the X Window System, written in C"], 3)
+    answer = names["tagger"]("a fast window manager for the X Window System, written in C")
+    assert {entry["label"] for entry in answer} == {"abcd"[label] for label in found[0]}
 
 
 def test_the_data_example_writes_a_split_that_can_be_loaded(run, tmp_path):

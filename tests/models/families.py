@@ -205,6 +205,7 @@ FAMILIES = [
             cross_attention_kernel=(10, 10),
             cross_attention_channels=16,
             cross_attention_tokens="words",
+            cls_token_id=2,
         ),
     ),
     Family("laco-on-distilbert-one-way", _laco("distilbert", joint_attention="one_way")),
