@@ -6,21 +6,8 @@ from transformers import BertConfig
 
 from hf_xmtc import SeqTagConfig, SeqTagForXMTC, XMTCPipeline, XMTCTrainingArguments, train_word_tokenizer
 from hf_xmtc.training.option_refusals import refuse_unusable_with_model
-from models.families import LONG, SHORT, make_batch
-
-BACKBONE = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "max_position_embeddings": 40,
-    "vocab_size": 40,
-    "initializer_range": 0.5,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
-BATCH = [[2, *SHORT, 3], [2, *LONG, 3]]
-LABELS = torch.tensor([[0, 2, 3], [1, -100, -100]])
+from models.families import make_batch
+from models.test_modeling_laco import BACKBONE, BATCH, LABELS
 
 
 def build(dropout: float = 0.0, **settings) -> SeqTagForXMTC:

@@ -29,8 +29,9 @@ def add_candidates(
         ignore_unseen: Leave labels from this id on out of the metrics, as in those of the model.
 
     Returns:
-        The tokenized splits with the columns; the generator; and for every split, training included (where no text votes for itself), its recall (``candidate_recall``, what no model of
-        these candidates can exceed) and the metrics of its own ranking (``generator_nDCG@5`` …).
+        The tokenized splits with the columns; the generator; and for every split, training included, its recall
+        (``candidate_recall``, what no model of these candidates can exceed) and the metrics of its own ranking
+        (``generator_nDCG@5`` …).
     """
     generator = CandidateGenerator.fit(data["train"]["text"], data["train"]["labels"], info.num_labels)
     generator.labels_digest = info.names.digest()
@@ -60,13 +61,16 @@ def mix_with_generator(trainer: XMTCTrainer, tokenized: DatasetDict) -> tuple[st
         What was found, in a sentence; and for every evaluated split the metrics of the model's own scores (``model_nDCG@5`` …).
     """
     config = trainer.model.config
-    by_share = tune_generator_share(trainer, tokenized["validation"])
-    share, config.generator_share = config.generator_share, 0.0
-    alone = {}
-    for split in sorted(tokenized.keys() - {"train"}):
-        found = trainer.predict(tokenized[split]).metrics
-        alone[split] = {f"model_{name}": found[f"test_{name}"] for name in REPORTED if f"test_{name}" in found}
-    config.generator_share = share
+    by_share, of_validation = tune_generator_share(trainer, tokenized["validation"])
+    found, share = {"validation": of_validation}, config.generator_share
+    if "test" in tokenized:
+        config.generator_share = 0.0
+        found["test"] = trainer.predict(tokenized["test"]).metrics
+        config.generator_share = share
+    alone = {
+        split: {f"model_{name}": metrics[f"test_{name}"] for name in REPORTED if f"test_{name}" in metrics}
+        for split, metrics in found.items()
+    }
     of_model, of_generator, of_both = (100 * by_share[value] for value in (0.0, 1.0, share))
     told = (
         f"Validation nDCG@5: the model alone {of_model:.2f}, the generator alone {of_generator:.2f}, together {of_both:.2f} with a "

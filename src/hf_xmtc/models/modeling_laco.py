@@ -66,9 +66,8 @@ class LACOForXMTC(JointModel):
 
     def take_backbone(self, backbone: nn.Module) -> None:
         pooler = getattr(backbone, "pooler", None)
-        pretrained = (
-            pooler if isinstance(pooler, nn.Linear) else getattr(pooler, "dense", None)
-        )  # ALBERT's is the layer itself
+        # ALBERT's is the layer itself.
+        pretrained = pooler if isinstance(pooler, nn.Linear) else getattr(pooler, "dense", None)
         if self.pooler is not None and pretrained is not None:
             self.pooler.load_state_dict(pretrained.state_dict())
         super().take_backbone(backbone)
@@ -113,8 +112,7 @@ class LACOForXMTC(JointModel):
             labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
             candidate_ids: Labels to score for each document, (B, C), each once, padded with -100; a model with ``num_candidates``
                 needs as many of them, because the weights of its cross attention grow with their number, any other takes all labels
-                without. The loss is then that of the candidates: labels of a document that are
-                not among them add nothing. The output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
+                without. The loss is then that of the candidates: labels of a document that are not among them add nothing. The output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
             candidate_votes: What their generator said of them, (B, C); counted by ``generator_share`` in the scores, never in the loss.
             document_seeds: One number per document and visit, (B,) int64, that decides what the auxiliary tasks ask in training; by
                 default it is drawn.
@@ -126,14 +124,7 @@ class LACOForXMTC(JointModel):
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         refuse_segments(token_type_ids, 1)
-        if candidate_ids is not None:
-            self.config.refuse_candidates_if_unusable()
-        elif self.config.num_candidates:
-            raise ValueError(
-                f"The model scores candidates (num_candidates={self.config.num_candidates}), and none were given. Give candidate_ids "
-                "(documents, candidates); hf_xmtc.retrieval.CandidateGenerator.from_pretrained opens what found them in training. The "
-                "pipeline takes it too: candidates=CandidateGenerator.from_pretrained(…)."
-            )
+        self._refuse_without_candidates(candidate_ids)
         states = self.read_jointly(
             input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states), candidate_ids
         )
@@ -175,6 +166,7 @@ class LACOForXMTC(JointModel):
         extra: dict,
     ) -> XMTCOutput:
         """Scores of candidates whose states are (B, C, H), best first, and the loss over them."""
+        self.config.refuse_candidates_if_unusable()
         logits = self.label_head.raw_logits_of(features, candidate_ids.clamp(min=0))
         if self.label_term is not None:
             logits = logits + self.label_term(features, states)
@@ -261,12 +253,16 @@ class LACOForXMTC(JointModel):
         return _probability(self.conditional_head(states, mark_positives(places, states.shape[1])))
 
     def _states_of_labels(self, input_ids: Tensor, attention_mask: Tensor | None, candidate_ids: Tensor | None) -> Tensor:
+        self._refuse_without_candidates(candidate_ids)
+        return self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids).labels
+
+    def _refuse_without_candidates(self, candidate_ids: Tensor | None) -> None:
         if candidate_ids is None and self.config.num_candidates:
             raise ValueError(
-                f"The model reads candidates (num_candidates={self.config.num_candidates}), and none were given. Give candidate_ids "
-                "(documents, candidates), the labels that are asked about among them."
+                f"The model scores candidates (num_candidates={self.config.num_candidates}), and none were given. Give candidate_ids "
+                "(documents, candidates); hf_xmtc.retrieval.CandidateGenerator.from_pretrained opens what found them in training. The "
+                "pipeline takes it too: candidates=CandidateGenerator.from_pretrained(…)."
             )
-        return self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids).labels
 
     def _refuse_without(self, head: nn.Module | None, task: str) -> None:
         if head is None:
@@ -287,11 +283,7 @@ class LACOForXMTC(JointModel):
         if self.cross_attention is None:
             return super().token_weights(input_ids, attention_mask, label_ids)
         self.label_head.check_label_ids("What weights were asked for", label_ids)
-        if candidate_ids is None and self.config.num_candidates:
-            raise ValueError(
-                f"The model weighs tokens by candidates (num_candidates={self.config.num_candidates}), and none were given. Give "
-                "candidate_ids, or the pipeline its candidates."
-            )
+        self._refuse_without_candidates(candidate_ids)
         states = self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids)
         found = self.attend(states, candidate_ids)
         rows = self.label_head.linear_head.weight[label_ids.clamp(min=0)] * (label_ids >= 0)[:, :, None]  # (B, S, H)

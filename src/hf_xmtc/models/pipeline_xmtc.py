@@ -132,13 +132,19 @@ class XMTCPipeline(Pipeline):
         inputs = self._ensure_tensor_on_device(encoding, device=self.device)
         names = self.model.config.label_names
         with torch.no_grad():
-            output = self.model(**inputs, top_k=self._num_scored(inputs))
-            scores = dict(zip(output.top_labels[0].tolist(), output.top_scores[0].tolist(), strict=True))
-            label_id = int(output.top_labels[0, 0]) if label is None else self._label_id(label)
-            if label_id not in scores:
-                raise ValueError(
-                    f"The label {label!r} is none of the {len(scores)} candidates of this text. Give it in candidates."
-                )
+            output = self.model(**inputs)
+            if output.logits is None:  # candidates, best first
+                label_ids, scores = output.top_labels[0], output.top_scores[0]
+                label_id = int(label_ids[0]) if label is None else self._label_id(label)
+                place = (label_ids == label_id).nonzero().flatten()
+                if not len(place):
+                    raise ValueError(
+                        f"The label {label!r} is none of the {len(scores)} candidates of this text. Give it in candidates."
+                    )
+                score = float(scores[place[0]])
+            else:
+                label_id = int(output.logits[0].argmax()) if label is None else self._label_id(label)
+                score = float(output.logits[0, label_id].sigmoid())
             chosen = torch.tensor([[label_id]], device=self.device)
             read = {"candidate_ids": inputs["candidate_ids"]} if "candidate_ids" in inputs else {}
             weights = self.model.token_weights(inputs["input_ids"], inputs.get("attention_mask"), chosen, **read)[0, 0]
@@ -148,7 +154,7 @@ class XMTCPipeline(Pipeline):
             text=text,
             label=names[label_id],
             name=names.name_of(label_id),
-            score=scores[label_id],
+            score=score,
             kind=self.model.token_weight_kind,
             tokens=[
                 TokenWeight(token, *place, weight)

@@ -14,8 +14,9 @@ __all__ = ["SequenceTagHead"]
 class SequenceTagHead(BaseLabelHead):
     """States of the labels (B, L, H) in, a tag for each label out; neighbours are labels with neighbouring ids.
 
-    The states become `emissions` (B, L, 2) once; everything else takes those as ``hidden``. A label's raw logit is the log-odds of its marginal, so rankings follow the marginals; the predicted set is that of the best
-    sequence (`best_set`), which need not be the labels with a marginal above one half. The loss is the CRF's.
+    The states become `emissions` (B, L, 2) once; everything else takes those as ``hidden``. A label's raw logit is the log-odds of its
+    marginal, so rankings follow the marginals; the predicted set is that of the best sequence (`best_set`), which need not be the
+    labels with a marginal above one half. The loss is the CRF's.
 
     Args:
         in_features: Width H.

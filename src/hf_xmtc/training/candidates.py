@@ -45,7 +45,7 @@ def with_training_candidates(trainer: "XMTCTrainer", inputs: dict[str, Any]) -> 
     return inputs
 
 
-def tune_generator_share(trainer: "XMTCTrainer", dataset: Dataset) -> dict[float, float]:
+def tune_generator_share(trainer: "XMTCTrainer", dataset: Dataset) -> tuple[dict[float, float], dict[str, float]]:
     """Give the model the ``generator_share`` with the best nDCG@5 on a validation split, the smallest of equally good ones.
 
     Args:
@@ -53,7 +53,7 @@ def tune_generator_share(trainer: "XMTCTrainer", dataset: Dataset) -> dict[float
         dataset: With `CANDIDATES` and `VOTES` of every document.
 
     Returns:
-        nDCG@5 by share, from 0 to 1.
+        nDCG@5 by share, from 0 to 1; and the trainer's metrics of the model's own scores (``test_nDCG@5`` …).
     """
     config, args = trainer.model.config, trainer.args
     candidates, votes = (np.asarray(dataset.with_format(None)[name][:]) for name in (CANDIDATES, VOTES))
@@ -74,7 +74,7 @@ def tune_generator_share(trainer: "XMTCTrainer", dataset: Dataset) -> dict[float
         _, top_labels = best_candidates(log_scores(logits, votes, share), ids, 5)
         found[share] = ranking_report(top_labels.numpy(), output.label_ids, ks=(5,))["nDCG@5"]
     config.generator_share = max(found, key=found.get)
-    return found
+    return found, output.metrics
 
 
 def _label_shares(trainer: "XMTCTrainer") -> Tensor:
