@@ -31,10 +31,20 @@ class AlignedWords(NamedTuple):
         """True at the positions that `lengths` counts, (B, T): nowhere is a whole row False."""
         return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
 
-    def in_input_columns(self, values: Tensor) -> Tensor:
-        """Put ``values`` (B, T, …) into the columns of the input again."""
-        back = self.order.argsort(dim=1).reshape(*self.order.shape, *[1] * (values.dim() - 2))
-        return values.gather(1, back.expand_as(values))
+    def in_input_columns(self, values: Tensor, dims: tuple[int, ...] = (1,)) -> Tensor:
+        """Put ``values`` into the columns of the input again.
+
+        Args:
+            values: (B, …), with at least T columns in each of ``dims``; what stands behind them stays there.
+            dims: Dimensions that are columns: (1,) of states (B, T, H), (2, 3) of attention weights (B, heads, T, T).
+        """
+        num_words, back = self.order.shape[1], self.order.argsort(dim=1)
+        for dim in dims:
+            moved = values.movedim(dim, 1)
+            text = moved[:, :num_words]
+            text = text.gather(1, back.reshape(*back.shape, *[1] * (text.dim() - 2)).expand_as(text))
+            values = torch.cat([text, moved[:, num_words:]], dim=1).movedim(1, dim)
+        return values
 
 
 def align_words(input_ids: Tensor, attention_mask: Tensor | None, pad_token_id: int | None) -> AlignedWords:

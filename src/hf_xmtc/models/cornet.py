@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .initial_weights import reset_linear
+from .label_rows import keep_rows
 
 __all__ = ["ACTIVATIONS", "CorNet", "CorNetBlock", "CorNetMatrices"]
 
@@ -122,13 +123,12 @@ class CorNet(nn.Module):
         """
         for block in self.blocks:
             old_context, old_labels = block.to_context, block.to_labels
-            kept = kept_ids >= 0
             device, dtype = old_labels.weight.device, old_labels.weight.dtype
             block.to_context = nn.Linear(len(kept_ids), old_context.out_features, device=device, dtype=dtype)
             block.to_labels = nn.Linear(old_labels.in_features, len(kept_ids), device=device, dtype=dtype)
             block.reset_parameters()
+            keep_rows(block.to_context.weight.t(), old_context.weight.t(), kept_ids)
+            keep_rows(block.to_labels.weight, old_labels.weight, kept_ids)
+            keep_rows(block.to_labels.bias, old_labels.bias, kept_ids)
             with torch.no_grad():
-                block.to_context.weight[:, kept] = old_context.weight[:, kept_ids[kept]]
                 block.to_context.bias.copy_(old_context.bias)
-                block.to_labels.weight[kept] = old_labels.weight[kept_ids[kept]]
-                block.to_labels.bias[kept] = old_labels.bias[kept_ids[kept]]

@@ -9,6 +9,7 @@ from .aligned_words import AlignedWords, align_words
 from .backbones import build_backbone, first_position, load_backbone, number_of_segments, run_backbone
 from .configuration_joint import JointConfig
 from .document_cache import DocumentCache, cache_argument
+from .label_rows import keep_rows
 from .modeling_xmtc import XMTCPreTrainedModel
 
 __all__ = ["JointModel", "JointStates"]
@@ -217,18 +218,18 @@ class JointModel(XMTCPreTrainedModel):
 
     @torch.no_grad()
     def follow_labels(self, kept_ids: Tensor) -> None:
-        old, kept = self.label_embedding, kept_ids >= 0
-        linear, spread = self.label_head.linear_head, self.config.initializer_range
+        old, linear, spread = self.label_embedding, self.label_head.linear_head, self.config.initializer_range
         if linear is not None:  # as in a new model
-            linear.weight[~kept] = torch.empty_like(linear.weight[~kept]).normal_(std=spread)
-            linear.bias[~kept] = 0.0
+            new = kept_ids < 0
+            linear.weight[new] = torch.empty_like(linear.weight[new]).normal_(std=spread)
+            linear.bias[new] = 0.0
         if old is None:
             return
         self.label_embedding = nn.Embedding(
             len(kept_ids), old.embedding_dim, device=old.weight.device, dtype=old.weight.dtype
         )
         self.label_embedding.weight.normal_(std=spread)
-        self.label_embedding.weight[kept] = old.weight[kept_ids[kept]]
+        keep_rows(self.label_embedding.weight, old.weight, kept_ids)
 
     @classmethod
     def from_backbone(
@@ -279,14 +280,4 @@ def _one_way(real: Tensor, num_words: int, dtype: torch.dtype) -> Tensor:
 
 
 def _shown(words: AlignedWords, layers: tuple[Tensor, ...] | None, dims: tuple[int, ...]) -> tuple[Tensor, ...] | None:
-    return None if layers is None else tuple(_in_input_columns(words, layer, dims) for layer in layers)
-
-
-def _in_input_columns(words: AlignedWords, values: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """Put the text's part of some dimensions into the columns of the input; labels and separator stay behind it."""
-    num_words = words.ids.shape[1]
-    for dim in dims:
-        moved = values.movedim(dim, 1)
-        text = words.in_input_columns(moved[:, :num_words])
-        values = torch.cat([text, moved[:, num_words:]], dim=1).movedim(1, dim)
-    return values
+    return None if layers is None else tuple(words.in_input_columns(layer, dims) for layer in layers)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .initial_weights import reset_linear
 from .label_head_base import BaseLabelHead
+from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, LinearHead, RowUpdate
 
 __all__ = ["DocumentStates", "LabelAttentionHead", "attend"]
@@ -169,12 +170,10 @@ class LabelAttentionHead(BaseLabelHead):
 
     def resize_labels(self, kept_ids: Tensor) -> None:
         super().resize_labels(kept_ids)
-        old, kept = self.attention, kept_ids >= 0
-        device, dtype = old.weight.device, old.weight.dtype
+        old, device, dtype = self.attention, self.attention.weight.device, self.attention.weight.dtype
         self.attention = nn.Linear(old.in_features, len(kept_ids), bias=False, device=device, dtype=dtype)
-        with torch.no_grad():
-            reset_linear(self.attention)
-            self.attention.weight[kept] = old.weight[kept_ids[kept]]
+        reset_linear(self.attention)
+        keep_rows(self.attention.weight, old.weight, kept_ids)
 
 
 def _trimmed(documents: DocumentStates) -> DocumentStates:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from .cornet import CorNet
 from .initial_weights import reset_linear
 from .label_head_base import BaseLabelHead
+from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, LinearHead
 
 __all__ = ["LabelHead"]
@@ -84,9 +85,8 @@ class LabelHead(BaseLabelHead):
 
     def resize_labels(self, kept_ids: Tensor) -> None:
         super().resize_labels(kept_ids)
-        old, kept = self.output, kept_ids >= 0
+        old = self.output
         self.output = nn.Linear(old.in_features, len(kept_ids), device=old.weight.device, dtype=old.weight.dtype)
-        with torch.no_grad():
-            reset_linear(self.output)
-            self.output.weight[kept] = old.weight[kept_ids[kept]]
-            self.output.bias[kept] = old.bias[kept_ids[kept]]
+        reset_linear(self.output)
+        keep_rows(self.output.weight, old.weight, kept_ids)
+        keep_rows(self.output.bias, old.bias, kept_ids)

@@ -12,6 +12,7 @@ from .cornet import CorNet, CorNetMatrices
 from .label_block_loss import block_loss
 from .label_losses import LABEL_LOSSES
 from .label_positives import positive_ids
+from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, LabelScorer, LinearHead, RowUpdate, ScorerSettings
 from .label_shard import LabelShard
 from .label_topk import block_topk, exact_topk
@@ -101,11 +102,10 @@ class BaseLabelHead(nn.Module, ABC):
     @torch.no_grad()
     def resize_labels(self, kept_ids: Tensor) -> None:
         """Follow a change of the label space; ``kept_ids`` as in `CorNet.resize_labels`. Heads do it for their matrices."""
-        weights, kept = self.positive_weight, kept_ids >= 0
-        self.num_labels = len(kept_ids)
+        self.num_labels, weights = len(kept_ids), self.positive_weight
         if weights is not None:
             self.positive_weight = weights.new_zeros(len(kept_ids))
-            self.positive_weight[kept] = weights[kept_ids[kept]]
+            keep_rows(self.positive_weight, weights, kept_ids)
 
     def reset_parameters(self) -> None:
         """Start anew."""

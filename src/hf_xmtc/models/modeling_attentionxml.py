@@ -50,7 +50,7 @@ class AttentionXMLForXMTC(WordLevelModel):
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
         """Attention of chosen labels, (B, S, T): shares of the tokens that add up to 1."""
         documents, words, _ = self.encode(input_ids, attention_mask)
-        return words.in_input_columns(self.label_head.attention_of(documents, label_ids).mT).mT
+        return words.in_input_columns(self.label_head.attention_of(documents, label_ids), dims=(2,))
 
     def forward(
         self,
@@ -79,10 +79,9 @@ class AttentionXMLForXMTC(WordLevelModel):
         Raises:
             ValueError: If attention is asked for and neither ``attention_labels`` nor ``top_k`` says whose.
         """
-        output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
-        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        output_attentions, output_hidden_states = self.requested_outputs(output_attentions, output_hidden_states)
         if attention_labels is not None:
-            self._check_attention_labels(attention_labels, len(input_ids), bool(output_attentions))
+            self._check_attention_labels(attention_labels, len(input_ids), output_attentions)
         if output_attentions and attention_labels is None and not top_k:
             raise ValueError(
                 f"output_attentions=True, but attention of all {self.config.num_labels} labels is documents x labels x tokens. Name the "
@@ -96,7 +95,7 @@ class AttentionXMLForXMTC(WordLevelModel):
         if output_attentions:
             chosen = output.top_labels if attention_labels is None else attention_labels
             weights = self.label_head.attention_of(documents, chosen)
-            output["attentions"] = (words.in_input_columns(weights.mT).mT[:, None],)
+            output["attentions"] = (words.in_input_columns(weights, dims=(2,))[:, None],)
         return output if return_dict is not False else output.to_tuple()
 
     @staticmethod

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+from .aligned_words import align_words
 from .backbones import build_backbone, load_backbone, number_of_segments, refuse_segments, run_backbone
 from .bertxml_encoder import BertXMLEncoder
 from .configuration_bertxml import BertXMLConfig
@@ -148,21 +149,14 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
         segments = number_of_segments(self.backbone.config)
         refuse_segments(token_type_ids, segments)
         # Backbones count positions from the first column, so padding on the left is moved behind the text.
-        columns = torch.arange(input_ids.shape[1], device=input_ids.device)
-        padding_before = self.cls_positions(attention_mask)[:, :1]  # (B, 1)
-        moved = (columns + padding_before) % len(columns)  # (B, T)
-        inputs = {"input_ids": input_ids.gather(1, moved), "attention_mask": attention_mask.gather(1, moved)}
+        words = align_words(input_ids, attention_mask, self.config.pad_token_id)
+        inputs = {"input_ids": words.ids, "attention_mask": words.mask.long()}
         if token_type_ids is not None and segments > 1:
-            inputs["token_type_ids"] = token_type_ids.gather(1, moved)
+            inputs["token_type_ids"] = token_type_ids.gather(1, words.order)
         output = run_backbone(self.backbone, output_attentions, output_hidden_states, **inputs)
         cls_states = output.last_hidden_state[:, : self.config.num_cls_tokens]
-        # What is returned beside the scores stands in the columns of the input again.
-        back = (columns - padding_before) % len(columns)  # (B, T)
-        states = [state.gather(1, back[:, :, None].expand_as(state)) for state in output.hidden_states or ()]
-        attentions = [
-            weights.gather(2, back[:, None, :, None].expand_as(weights)).gather(3, back[:, None, None, :].expand_as(weights))
-            for weights in output.attentions or ()
-        ]
+        states = [words.in_input_columns(layer) for layer in output.hidden_states or ()]
+        attentions = [words.in_input_columns(layer, dims=(2, 3)) for layer in output.attentions or ()]
         return cls_states, states, attentions
 
     def forward(
@@ -188,11 +182,8 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
             output_hidden_states: Return hidden states.
             return_dict: False for a tuple.
         """
-        output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
-        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        features, states, attentions = self.encode(
-            input_ids, attention_mask, token_type_ids, bool(output_attentions), bool(output_hidden_states)
-        )
+        requested = self.requested_outputs(output_attentions, output_hidden_states)
+        features, states, attentions = self.encode(input_ids, attention_mask, token_type_ids, *requested)
         output = self.score(self.dropout(features), labels, top_k, hidden_states=states, attentions=attentions)
         return output if return_dict is not False else output.to_tuple()
 

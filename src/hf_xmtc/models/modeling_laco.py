@@ -121,17 +121,12 @@ class LACOForXMTC(JointModel):
             output_hidden_states: Return its hidden states, (B, T + L + 1, H): the input's columns, then labels and separator.
             return_dict: False for a tuple.
         """
-        output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
-        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        requested = self.requested_outputs(output_attentions, output_hidden_states)
         refuse_segments(token_type_ids, 1)
         self._refuse_without_candidates(candidate_ids)
-        states = self.read_jointly(
-            input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states), candidate_ids
-        )
-        features, extra = (
-            self.dropout(self.encode(states, candidate_ids)),
-            {"hidden_states": states.hidden_states, "attentions": states.attentions},
-        )
+        states = self.read_jointly(input_ids, attention_mask, *requested, candidate_ids)
+        features = self.dropout(self.encode(states, candidate_ids))
+        extra = {"hidden_states": states.hidden_states, "attentions": states.attentions}
         if candidate_ids is None:
             output = self.score(features, labels, top_k, **extra)
         else:
@@ -289,7 +284,7 @@ class LACOForXMTC(JointModel):
         rows = self.label_head.linear_head.weight[label_ids.clamp(min=0)] * (label_ids >= 0)[:, :, None]  # (B, S, H)
         added = (rows @ found.values.mT) * found.weights[:, None]  # (B, S, D)
         added = added[:, :, : states.words.ids.shape[1]] * states.words.read[:, None]
-        return states.words.in_input_columns(added.mT).mT
+        return states.words.in_input_columns(added, dims=(2,))
 
 
 def _places(label_ids: Tensor, candidate_ids: Tensor | None) -> Tensor:

@@ -68,7 +68,7 @@ class MeSHProbeNetForXMTC(WordLevelModel):
         words, embedded, states = self.read_words(input_ids, attention_mask)
         contexts, weights = self.probes(states, words.read)
         shown = tuple(words.in_input_columns(layer) for layer in (embedded, states)) if output_hidden_states else None
-        attentions = (words.in_input_columns(weights.mT).mT[:, None],) if output_attentions else None
+        attentions = (words.in_input_columns(weights, dims=(2,))[:, None],) if output_attentions else None
         return contexts.flatten(1), shown, attentions
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class MeSHProbeNetForXMTC(WordLevelModel):
             each = torch.eye(logits.shape[1], device=logits.device, dtype=logits.dtype)
             (gradients,) = torch.autograd.grad(logits.sum(0), contexts, grad_outputs=each, is_grads_batched=True)
         found = torch.einsum("sbmh,bth,bmt->bst", gradients, states, weights) * (label_ids >= 0)[:, :, None]
-        return words.in_input_columns(found.mT).mT
+        return words.in_input_columns(found, dims=(2,))
 
     def forward(
         self,
@@ -111,11 +111,8 @@ class MeSHProbeNetForXMTC(WordLevelModel):
             output_hidden_states: Return word embeddings and LSTM states.
             return_dict: False for a tuple.
         """
-        output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
-        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        features, states, attentions = self.encode(
-            input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states)
-        )
+        requested = self.requested_outputs(output_attentions, output_hidden_states)
+        features, states, attentions = self.encode(input_ids, attention_mask, *requested)
         output = self.score(features, labels, top_k, hidden_states=states, attentions=attentions)
         return output if return_dict is not False else output.to_tuple()
 

@@ -96,10 +96,9 @@ class SeqTagForXMTC(JointModel):
             output_hidden_states: Return its hidden states, (B, T + L + 1, H): the input's columns, then labels and separator.
             return_dict: False for a tuple.
         """
-        output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
-        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        requested = self.requested_outputs(output_attentions, output_hidden_states)
         refuse_segments(token_type_ids, 1)
-        states = self.read_jointly(input_ids, attention_mask, bool(output_attentions), bool(output_hidden_states))
+        states = self.read_jointly(input_ids, attention_mask, *requested)
         output = self.score(states.labels, labels, top_k, hidden_states=states.hidden_states, attentions=states.attentions)
         return output if return_dict is not False else output.to_tuple()
 

@@ -71,8 +71,8 @@ class XMLRNNForXMTC(WordLevelModel):
             output_hidden_states: Return word embeddings and LSTM states.
             return_dict: False for a tuple.
         """
-        output_hidden_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        features, states = self.encode(input_ids, attention_mask, bool(output_hidden_states))
+        _, output_hidden_states = self.requested_outputs(None, output_hidden_states)
+        features, states = self.encode(input_ids, attention_mask, output_hidden_states)
         output = self.score(features, labels, top_k, hidden_states=states)
         return output if return_dict is not False else output.to_tuple()
 

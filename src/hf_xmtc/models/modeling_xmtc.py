@@ -13,6 +13,7 @@ from .cornet import CorNet, CorNetBlock
 from .label_head import LabelHead
 from .label_head_base import BaseLabelHead
 from .label_names import LabelNames
+from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, RowUpdate
 from .pipeline_xmtc import XMTCPipeline
 
@@ -92,6 +93,14 @@ class XMTCPreTrainedModel(PreTrainedModel):
             CorNet(config.num_labels, config.cornet_context_size, config.cornet_num_blocks, config.cornet_activation)
             if config.cornet_num_blocks
             else None
+        )
+
+    def requested_outputs(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
+        """Whether ``forward`` returns attention weights and hidden states: as it was asked, else as the config says."""
+        config = self.config
+        return (
+            bool(config.output_attentions if attentions is None else attentions),
+            bool(config.output_hidden_states if hidden_states is None else hidden_states),
         )
 
     def score(self, features: Any, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
@@ -281,9 +290,9 @@ class XMTCPreTrainedModel(PreTrainedModel):
         if self.cornet is not None:
             self.cornet.resize_labels(kept_ids)
         if self.label_thresholds is not None:
-            old, kept = self.label_thresholds, kept_ids >= 0
+            old = self.label_thresholds
             self.label_thresholds = old.new_full((count,), self.config.decision_threshold)
-            self.label_thresholds[kept] = old[kept_ids[kept]]
+            keep_rows(self.label_thresholds, old, kept_ids)
         self.follow_labels(kept_ids)
         self.config.forget_label_names()
         self.config.num_labels = count
