@@ -7,6 +7,9 @@ from torch import Tensor, nn
 
 __all__ = ["CrossAttention", "CrossAttentionOutput"]
 
+# Answers of filters for a block of labels that are alive at a time.
+BLOCK_NUMBERS = {"cpu": 2**22, "other": 2**26}
+
 
 class CrossAttentionOutput(NamedTuple):
     """What the cross attention makes of a document.
@@ -29,6 +32,9 @@ class CrossAttention(nn.Module):
 
     The weights are neither normalised nor a label's own: all labels share c. A kernel of one label (width 1 on the label axis)
     makes c the same in any order of the labels; a wider one mixes labels that are neighbours by id.
+
+    Only the strongest answer at a token has a gradient, so the answers of all filters at all labels are formed for a block of labels
+    at a time and not kept.
 
     Args:
         kernel: Tokens and labels that a filter spans.
@@ -74,12 +80,45 @@ class CrossAttention(nn.Module):
         similarity = (tokens @ targets.mT) * kept[:, :, None]  # (B, D, L)
         if is_label is not None:
             similarity = similarity * is_label[:, None]
-        # The maximum first: it is the same before and behind the ReLU, and this way the ReLU's copy is small.
-        padded = nn.functional.pad(similarity[:, None], self.padding)
-        near = self.conv(padded).amax(dim=1)  # (B, D, L)
-        if is_label is not None:
-            near = near.masked_fill(~is_label[:, None], float("-inf"))
-        strongest = near.amax(dim=2).relu()  # (B, D)
-        weights = strongest.tanh() * kept
+        # The maximum first: it is the same before and behind the ReLU, which then sees one number a token.
+        weights = self._strongest_answer(similarity, is_label).relu().tanh() * kept
         features = (weights[:, None] @ values).squeeze(1)
         return CrossAttentionOutput(features, weights, similarity, values)
+
+    def _strongest_answer(self, similarity: Tensor, is_label: Tensor | None) -> Tensor:
+        """The maximum of the filters' answers over labels and filters, (B, D), for ``similarity`` (B, D, L)."""
+        padded = nn.functional.pad(similarity, self.padding)
+        with torch.no_grad():
+            strongest, label_ids, filters = self._search(padded, is_label)
+        if not torch.is_grad_enabled():
+            return strongest
+        # The same answer once more, from the window and the filter it came from.
+        num_documents, num_tokens = strongest.shape
+        tokens_spanned, labels_spanned = self.conv.kernel_size
+        documents = torch.arange(num_documents, device=padded.device)[:, None, None, None]
+        spanned = torch.arange(tokens_spanned, device=padded.device)
+        rows = torch.arange(num_tokens, device=padded.device)[:, None, None] + spanned[:, None]
+        columns = label_ids[:, :, None, None] + torch.arange(labels_spanned, device=padded.device)
+        windows = padded[documents, rows, columns]  # (B, D, tokens, labels of a filter)
+        answers = (windows * self.conv.weight[filters, 0]).sum(dim=(2, 3)) + self.conv.bias[filters]
+        return torch.where(strongest.isinf(), strongest, answers)  # -inf where a document has no label at all
+
+    def _search(self, padded: Tensor, is_label: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The strongest answer at each token, and the label and the filter it comes from, each (B, D)."""
+        tokens_spanned, labels_spanned = self.conv.kernel_size
+        num_documents, num_tokens = len(padded), padded.shape[1] - tokens_spanned + 1
+        num_labels = padded.shape[2] - labels_spanned + 1
+        numbers = BLOCK_NUMBERS["cpu" if padded.device.type == "cpu" else "other"]
+        block = max(1, numbers // max(1, num_documents * num_tokens * self.conv.out_channels))
+        found = []
+        for start in range(0, num_labels, block):
+            stop = min(start + block, num_labels)
+            answers = self.conv(padded[:, None, :, start : stop + labels_spanned - 1])  # (B, C, D, block)
+            answers, filters = answers.max(dim=1)
+            if is_label is not None:
+                answers = answers.masked_fill(~is_label[:, None, start:stop], float("-inf"))
+            answers, label_ids = answers.max(dim=2)
+            found.append((answers, label_ids + start, filters.gather(2, label_ids[:, :, None])[:, :, 0]))
+        answers, label_ids, filters = (torch.stack(parts) for parts in zip(*found, strict=True))  # (blocks, B, D)
+        strongest, blocks = answers.max(dim=0)
+        return strongest, label_ids.gather(0, blocks[None])[0], filters.gather(0, blocks[None])[0]
