@@ -1,5 +1,6 @@
 """`LACOConfig`: settings of LACO, its ablations and its auxiliary tasks."""
 
+import math
 from typing import Any
 
 from .configuration_joint import JointConfig
@@ -238,9 +239,11 @@ class LACOConfig(JointConfig):
         return self.joint_embedding or self.cross_attention
 
     def activation_numbers_beside_encoder(self, num_tokens: int) -> int:
-        # The filters' outputs for every token and label, and their gradients.
-        labels = self.num_candidates or self.num_labels
-        return 2 * num_tokens * labels * self.cross_attention_channels if self.cross_attention else 0
+        if not self.cross_attention:
+            return 0
+        labels, filter_size = self.num_candidates or self.num_labels, math.prod(self.cross_attention_kernel)
+        # States of unit length; similarities and their gradients; a window and a filter for each token.
+        return 2 * self.hidden_size * (num_tokens + labels) + num_tokens * (3 * labels + 2 * filter_size)
 
     @property
     def learns_pairs(self) -> bool:
