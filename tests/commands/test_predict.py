@@ -272,6 +272,30 @@ def test_low_scores_are_left_out_and_top_k_stops_at_the_number_of_labels(setting
         assert len(high["labels"]) == len(high["label_ids"]) == len(high["scores"])
 
 
+def test_sets_of_labels_are_those_above_a_number_or_the_thresholds_of_the_model(settings, tmp_path, tiny_model_folder):
+    run(settings, top_k=50)
+    everything = rows_of(settings["output"])
+    scores = sorted(score for row in everything for score in row["scores"])
+    gap = int(np.diff(scores).argmax())
+    middle = (scores[gap] + scores[gap + 1]) / 2  # where no score is near, so that rounding decides nothing
+    run(settings, top_k=None, threshold=str(middle), output=str(tmp_path / "above.jsonl"))
+    for row, above in zip(everything, rows_of(tmp_path / "above.jsonl"), strict=True):
+        assert above["scores"] == [score for score in row["scores"] if score > middle]
+    run(settings, threshold=str(middle), top_k=1, output=str(tmp_path / "one.jsonl"))
+    assert all(len(row["labels"]) <= 1 for row in rows_of(tmp_path / "one.jsonl"))
+
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_model_folder)
+    thresholds = torch.tensor([0.0, 1.0, middle, 0.0, 1.0])
+    model.set_thresholds(thresholds)
+    folder = tmp_path / "tuned"
+    shutil.copytree(tiny_model_folder, folder)
+    model.save_pretrained(folder)
+    run(settings, top_k=None, model=str(folder), threshold="model", output=str(tmp_path / "sets.jsonl"))
+    for row, found in zip(everything, rows_of(tmp_path / "sets.jsonl"), strict=True):
+        pairs = zip(row["label_ids"], row["scores"], strict=True)
+        assert found["label_ids"] == [label_id for label_id, score in pairs if score > thresholds[label_id]]
+
+
 def test_ac34_long_texts_are_cut_at_the_limit_and_counted(settings, tmp_path, texts):
     texts.write_text("sound " * 5000 + "\nsound\n", encoding="utf-8")
     assert "1 of 2 documents were cut at 32 tokens" in run(settings).describe()
@@ -323,6 +347,8 @@ def test_batches_are_padded_on_the_tokenizers_side_without_a_warning(tiny_model_
     [
         ({"top_k": 0}, "--top_k is 0 but must be at least 1"),
         ({"min_score": 1.5}, "--min_score is 1.5 but scores lie between 0 and 1"),
+        ({"threshold": "1.5"}, "--threshold is '1.5' but must be a number from 0 to 1, or 'model'"),
+        ({"threshold": "own"}, "--threshold is 'own' but must be"),
         ({"max_length": 33}, "--max_length is 33 but the model takes 32 tokens"),
         ({"max_length": 2}, "max_length=2 leaves no room for text"),
         ({"output": "tags.csv"}, r"ends in '\.csv'; give a name ending in \.parquet or \.jsonl"),

@@ -309,7 +309,7 @@ def test_u9_an_even_kernel_reaches_one_further_behind_than_before():
     document = torch.zeros(1, 20, 1)
     document[0, 10] = 1.0
     weights = attention(document, torch.ones(1, 20, dtype=torch.bool), torch.ones(1, 1, 1)).weights
-    assert weights[0].nonzero().flatten().tolist() == list(range(5, 15 + 0))
+    assert weights[0].nonzero().flatten().tolist() == list(range(5, 15))
 
 
 @torch.no_grad()

@@ -23,7 +23,7 @@ def votes_one_by_one(texts: list[str], left_out: bool) -> tuple[np.ndarray, np.n
     vectorizer = TfidfVectorizer(min_df=2, max_df=1.0, max_features=200_000, **VECTORIZER).fit(TEXTS)
     training, queries = vectorizer.transform(TEXTS).toarray(), vectorizer.transform(texts).toarray()
     counts = np.bincount(np.concatenate(LABELS), minlength=6)
-    tied, votes = np.zeros(len(texts), dtype=bool), np.tile(counts / (counts.max() * 1e6), (len(texts), 1))
+    tied, votes = np.zeros(len(texts), dtype=bool), np.zeros((len(texts), 6))
     for row, query in enumerate(queries):
         similarity = training @ query
         if left_out:
@@ -31,8 +31,8 @@ def votes_one_by_one(texts: list[str], left_out: bool) -> tuple[np.ndarray, np.n
         order = np.argsort(-similarity, kind="stable")
         tied[row] = np.isclose(*similarity[order[4:6]])
         for near in order[:5]:
-            votes[row, LABELS[near]] += similarity[near]
-    return votes, tied
+            votes[row, LABELS[near]] += similarity[near] / similarity[order[:5]].sum()
+    return np.minimum(votes + counts / (counts.max() * 1e6), 1.0), tied
 
 
 @pytest.mark.parametrize("left_out", [False, True])
@@ -45,6 +45,13 @@ def test_votes_are_the_similarities_of_the_nearest_texts(generator, left_out):
     np.testing.assert_allclose(found, np.sort(expected, axis=1)[~tied], rtol=1e-4, atol=1e-5)
     assert (np.diff(votes, axis=1) <= 0).all()
     assert [set(row) for row in ids.tolist()] == [set(range(6))] * len(texts)
+
+
+def test_a_text_that_shares_no_word_gets_frequent_labels_and_no_votes_to_speak_of(generator):
+    ids, votes = generator.candidates(["", "zzz qqq"], 6)
+    counts = np.bincount(np.concatenate(LABELS), minlength=6)
+    assert (np.diff(counts[ids], axis=1) <= 0).all() and (votes > 0).all() and votes.max() <= 1e-6
+    assert 0.2 < generator.candidates(NEW, 6)[1].max() <= 1.0
 
 
 def test_u16_a_training_text_does_not_vote_for_itself():

@@ -34,6 +34,9 @@ from .processes import usable_cores
 __all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predict_texts"]
 
 
+DEFAULT_TOP_K = 5
+
+
 def _option(description: str, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"help": description})
 
@@ -45,8 +48,12 @@ class PredictArguments:
     model: str = _option("Model folder, or its id on the Hub.")
     input: str = _option("File of texts: parquet, jsonl, csv, tsv or txt (one text a line); - for standard input.")
     output: str = _option("File to write: its ending says parquet or jsonl.")
-    top_k: int = _option("Labels per text (default: 5).", 5)
+    top_k: int | None = _option("Labels per text (default: 5; with --threshold all that are above it).", None)
     min_score: float = _option("Leave out labels with a lower score (default: 0).", 0.0)
+    threshold: str | None = _option(
+        "Only labels whose score is above it: a number from 0 to 1, or 'model' for the thresholds saved with the model.",
+        None,
+    )
     text_column: str = _option("Column of the texts (default: text).", "text")
     id_column: str | None = _option("Column of ids to copy to the output.", None)
     input_format: str | None = _option("Format of the input, where its ending does not tell.", None)
@@ -68,6 +75,8 @@ class PredictArguments:
             raise ValueError(
                 f"--min_score is {self.min_score} but scores lie between 0 and 1. Use 0 to keep all top_k labels."
             )
+        if self.threshold not in (None, "model") and not _is_score(self.threshold):
+            raise ValueError(f"--threshold is {self.threshold!r} but must be a number from 0 to 1, or 'model'.")
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,7 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
                     chunk.texts,
                     candidates=generator and generator.candidates(chunk.texts, model.config.num_candidates),
                     top_k=settings.top_k,
+                    threshold=settings.threshold,
                     batch_size=settings.batch_size,
                     max_length=max_length,
                 )
@@ -208,7 +218,8 @@ def predict_texts(
     texts: list[str],
     *,
     candidates: tuple[np.ndarray, np.ndarray] | None = None,
-    top_k: int = 5,
+    top_k: int | None = None,
+    threshold: float | str | None = None,
     batch_size: int = 32,
     max_length: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, int]:
@@ -221,18 +232,20 @@ def predict_texts(
         tokenizer: Its tokenizer.
         texts: N texts.
         candidates: Labels to score for each text and their votes, each (N, C), for models that score candidates.
-        top_k: Labels per text K; all labels, or all candidates, where there are fewer.
+        top_k: Labels per text K at most; by default 5, or with a threshold as many as are above it.
+        threshold: Only labels whose score is above it: a number, or ``"model"`` for the thresholds saved with the model.
         batch_size: Texts per batch.
         max_length: Tokens after which a text is cut; None where the model has no limit.
 
     Returns:
-        Label ids (N, K) best first, their scores (N, K) after the sigmoid, and the number of texts that were cut.
+        Label ids (N, K) best first, -100 at labels that are not above the threshold; their scores (N, K) after the sigmoid; and the
+        number of texts that were cut.
     """
-    top_k = min(top_k, model.config.num_labels if candidates is None else candidates[0].shape[1])
-    top_labels = np.zeros((len(texts), top_k), dtype=np.int64)
-    top_scores = np.zeros((len(texts), top_k), dtype=np.float32)
+    if threshold is None:
+        top_k = min(top_k or DEFAULT_TOP_K, model.config.num_labels if candidates is None else candidates[0].shape[1])
+    found = []
     if not texts:
-        return top_labels, top_scores, 0
+        return np.zeros((0, top_k or 0), dtype=np.int64), np.zeros((0, top_k or 0), dtype=np.float32), 0
     encoded = tokenizer(texts, truncation=max_length is not None, max_length=max_length, return_attention_mask=False)
     token_ids = encoded["input_ids"]
     by_length = sorted(range(len(texts)), key=lambda i: -len(token_ids[i]))
@@ -243,10 +256,26 @@ def predict_texts(
         )
         if candidates is not None:
             batch["candidate_ids"], batch["candidate_votes"] = (torch.from_numpy(array[members]) for array in candidates)
-        output = model(**batch.to(model.device), top_k=top_k)
-        top_labels[members] = output.top_labels.cpu().numpy()
-        top_scores[members] = output.top_scores.float().cpu().numpy()
+        batch = batch.to(model.device)
+        if threshold is None:
+            output = model(**batch, top_k=top_k)
+            label_ids = output.top_labels
+        else:
+            output, in_set = model.predict_sets(None if threshold == "model" else float(threshold), top_k, **batch)
+            label_ids = output.top_labels.masked_fill(~in_set, -100)
+        found.append((members, label_ids.cpu().numpy(), output.top_scores.float().cpu().numpy()))
+    width = max(label_ids.shape[1] for _, label_ids, _ in found)
+    top_labels, top_scores = np.full((len(texts), width), -100), np.zeros((len(texts), width), dtype=np.float32)
+    for members, label_ids, scores in found:
+        top_labels[members, : label_ids.shape[1]], top_scores[members, : label_ids.shape[1]] = label_ids, scores
     return top_labels, top_scores, sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+
+
+def _is_score(value: str) -> bool:
+    try:
+        return 0 <= float(value) <= 1
+    except ValueError:
+        return False
 
 
 def _refuse_several_processes() -> None:
@@ -274,6 +303,7 @@ def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> d
         "id_column",
         "top_k",
         "min_score",
+        "threshold",
         "max_length",
     )
     found = {f"--{name}": getattr(settings, name) for name in names}
@@ -307,9 +337,9 @@ def _rows(
 ) -> list[PredictionRow]:
     rows = []
     for i in range(len(chunk.texts)):
-        kept = int((top_scores[i] >= min_score).sum())  # scores fall, so the labels to keep come first
-        label_ids = top_labels[i, :kept].tolist()
+        kept = (top_scores[i] >= min_score) & (top_labels[i] >= 0)
+        label_ids = top_labels[i, kept].tolist()
         labels = [names[label_id] for label_id in label_ids]
         document_id = chunk.ids[i] if chunk.ids is not None else None
-        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, :kept].tolist()))
+        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, kept].tolist()))
     return rows

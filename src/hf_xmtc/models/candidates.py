@@ -31,8 +31,7 @@ def log_scores(logits: Tensor, votes: Tensor | None = None, generator_share: flo
 
     Args:
         logits: l, (B, C).
-        votes: The generator's, (B, C), at least 0; g is a label's votes over the most that a label of its document has. Where they are
-            not known, None, and the logits decide alone.
+        votes: The generator's g, (B, C), from 0 to 1. Where they are not known, None, and the logits decide alone.
         generator_share: s, from 0 (the logits alone) to 1 (the votes alone).
 
     Source: our design (a geometric mean of two models' probabilities).
@@ -40,9 +39,9 @@ def log_scores(logits: Tensor, votes: Tensor | None = None, generator_share: flo
     scores = nn.functional.logsigmoid(logits)
     if votes is None or not generator_share:
         return scores
-    smallest = torch.finfo(scores.dtype).tiny
-    votes = votes.to(scores.dtype).clamp(min=smallest).log()
-    return (1 - generator_share) * scores + generator_share * (votes - votes.amax(dim=1, keepdim=True))
+    # Half precision would not tell the small votes of rare labels apart.
+    votes = votes.to(torch.promote_types(votes.dtype, torch.float32))
+    return (1 - generator_share) * scores + generator_share * votes.clamp(min=torch.finfo(votes.dtype).tiny).log()
 
 
 def best_candidates(scores: Tensor, candidate_ids: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -99,8 +99,11 @@ class CrossAttention(nn.Module):
         spanned = torch.arange(tokens_spanned, device=padded.device)
         rows = torch.arange(num_tokens, device=padded.device)[:, None, None] + spanned[:, None]
         columns = label_ids[:, :, None, None] + torch.arange(labels_spanned, device=padded.device)
-        windows = padded[documents, rows, columns]  # (B, D, tokens, labels of a filter)
-        answers = (windows * self.conv.weight[filters, 0]).sum(dim=(2, 3)) + self.conv.bias[filters]
+        windows = padded[documents, rows, columns].flatten(2)  # (B, D, tokens · labels of a filter)
+        # Looked up as embeddings, whose gradients are summed well where thousands of tokens chose the same filter.
+        weights = nn.functional.embedding(filters, self.conv.weight.flatten(1))
+        biases = nn.functional.embedding(filters, self.conv.bias[:, None]).squeeze(-1)
+        answers = ((windows * weights).sum(dim=2) + biases).to(strongest.dtype)
         return torch.where(strongest.isinf(), strongest, answers)  # -inf where a document has no label at all
 
     def _search(self, padded: Tensor, is_label: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

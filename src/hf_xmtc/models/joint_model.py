@@ -99,7 +99,7 @@ class JointModel(XMTCPreTrainedModel):
                 f"Tokenize with truncation=True and max_length={limit}."
             )
         if candidate_ids is not None:
-            self._check_candidates(candidate_ids)
+            self._check_candidates(candidate_ids, len(input_ids))
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)
         asked = (output_attentions, output_hidden_states)
         if self.config.joint_embedding:
@@ -133,7 +133,7 @@ class JointModel(XMTCPreTrainedModel):
     @torch.no_grad()
     def read_candidates(self, cache: DocumentCache, candidate_ids: Tensor) -> JointStates:
         """What `read_jointly` gives for ``candidate_ids`` (B, C), without reading the texts again."""
-        self._check_candidates(candidate_ids)
+        self._check_candidates(candidate_ids, len(cache.words.ids))
         inputs, num_words = self._joint_inputs(cache.words, candidate_ids), cache.words.ids.shape[1]
         behind = {name: value[:, num_words:] for name, value in inputs.items() if name != "attention_mask"}
         mask = inputs["attention_mask"][:, :, num_words:]
@@ -141,7 +141,12 @@ class JointModel(XMTCPreTrainedModel):
         output.last_hidden_state = torch.cat([cache.states, output.last_hidden_state], dim=1)
         return self._joint_states(output, cache.words, candidate_ids)
 
-    def _check_candidates(self, candidate_ids: Tensor) -> None:
+    def _check_candidates(self, candidate_ids: Tensor, num_documents: int) -> None:
+        if candidate_ids.dim() != 2 or len(candidate_ids) != num_documents or not candidate_ids.shape[1]:
+            raise ValueError(
+                f"candidate_ids has the shape {tuple(candidate_ids.shape)}, but there are {num_documents} documents, each with at least one "
+                f"candidate: give ({num_documents}, candidates), padded with -100."
+            )
         self.label_head.check_label_ids("The candidates", candidate_ids)
         ids = candidate_ids.sort(dim=1).values
         twice = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] >= 0)

@@ -112,8 +112,10 @@ class LACOForXMTC(JointModel):
             labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
             candidate_ids: Labels to score for each document, (B, C), each once, padded with -100; a model with ``num_candidates``
                 needs as many of them, because the weights of its cross attention grow with their number, any other takes all labels
-                without. The loss is then that of the candidates: labels of a document that are not among them add nothing. The output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
-            candidate_votes: What their generator said of them, (B, C); counted by ``generator_share`` in the scores, never in the loss.
+                without. The loss is then that of the candidates: labels of a document that are not among them add nothing. The
+                output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
+            candidate_votes: What their generator said of them, from 0 to 1, (B, C); counted by ``generator_share`` in the scores,
+                never in the loss.
             document_seeds: One number per document and visit, (B,) int64, that decides what the auxiliary tasks ask in training; by
                 default it is drawn.
             top_k: Return scores and ids of the best labels instead of logits of all.
@@ -162,6 +164,11 @@ class LACOForXMTC(JointModel):
     ) -> XMTCOutput:
         """Scores of candidates whose states are (B, C, H), best first, and the loss over them."""
         self.config.refuse_candidates_if_unusable()
+        if votes is not None and votes.shape != candidate_ids.shape:
+            raise ValueError(
+                f"candidate_votes has the shape {tuple(votes.shape)} and candidate_ids {tuple(candidate_ids.shape)}. Give one number for "
+                "each candidate."
+            )
         logits = self.label_head.raw_logits_of(features, candidate_ids.clamp(min=0))
         if self.label_term is not None:
             logits = logits + self.label_term(features, states)

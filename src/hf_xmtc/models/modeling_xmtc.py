@@ -16,6 +16,7 @@ from .label_names import LabelNames
 from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, RowUpdate
 from .pipeline_xmtc import XMTCPipeline
+from .predicted_sets import PredictedSets
 
 __all__ = ["XMTCOutput", "XMTCPreTrainedModel"]
 
@@ -48,7 +49,7 @@ class XMTCOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-class XMTCPreTrainedModel(PreTrainedModel):
+class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     """Base of all families: a family encodes documents, this class scores the labels.
 
     A family builds its encoder in ``__init__``, calls `build_label_scorer` (or `use_label_head` with a head of its own) and
@@ -78,11 +79,6 @@ class XMTCPreTrainedModel(PreTrainedModel):
             "loss": config.label_loss,
             "loss_settings": config.label_loss_settings,
         }
-
-    @property
-    def has_thresholds(self) -> bool:
-        """Whether a predicted set is what has a score above a threshold."""
-        return True
 
     def use_label_head(self, head: BaseLabelHead) -> None:
         """Add a label head, and CorNet where the config asks for it."""
@@ -128,51 +124,6 @@ class XMTCPreTrainedModel(PreTrainedModel):
             top_scores, top_labels, loss = head.topk_and_loss(features, top_k, labels, reduction, self.cornet)
         return XMTCOutput(loss=loss, logits=logits, top_scores=top_scores, top_labels=top_labels, **extra)
 
-    # ---- predicted sets --------------------------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def set_thresholds(self, thresholds: Any) -> None:
-        """Say what a label's score must exceed for the label to be in the predicted set; saved with the model.
-
-        Args:
-            thresholds: One number for all labels, or one for each, (L,).
-
-        Raises:
-            ValueError: If there are neither one nor L numbers, or one is not a number.
-        """
-        found = torch.as_tensor(thresholds, dtype=torch.float32)
-        if found.dim() > 1 or (found.dim() == 1 and len(found) != self.config.num_labels) or not found.isfinite().all():
-            raise ValueError(
-                f"thresholds has the shape {tuple(found.shape)}, but it must be one finite number, or one for each of the "
-                f"{self.config.num_labels} labels."
-            )
-        self.config.has_label_thresholds = found.dim() == 1
-        if found.dim() == 0:
-            self.config.decision_threshold, self.label_thresholds = float(found), None
-        else:
-            self.label_thresholds = found.to(self.device, copy=True)
-
-    def in_predicted_set(self, output: XMTCOutput, threshold: float | None = None) -> Tensor:
-        """Which of the best labels of an output are in the predicted set: those whose score is above the threshold.
-
-        Args:
-            output: Of ``forward(top_k=…)``.
-            threshold: In the place of the model's own.
-
-        Returns:
-            True for labels in the set, (B, K).
-        """
-        if threshold is not None or self.label_thresholds is None:
-            return output.top_scores > (self.config.decision_threshold if threshold is None else threshold)
-        thresholds = self.label_thresholds.to(output.top_labels.device)[output.top_labels.clamp(min=0)]
-        return (output.top_scores > thresholds) & (output.top_labels >= 0)
-
-    def lowest_threshold(self, threshold: float | None = None) -> float:
-        """A score below which no label is in the predicted set; ``threshold`` as in `in_predicted_set`."""
-        if threshold is not None or self.label_thresholds is None:
-            return self.config.decision_threshold if threshold is None else threshold
-        return float(self.label_thresholds.min())
-
     def label_matrices(self) -> dict[str, LabelMatrix]:
         """The matrices with one row per label: that of the label head, and two of every CorNet block."""
         matrices = {f"label_head.{name}": matrix for name, matrix in self.label_head.matrices().items()}
@@ -216,7 +167,8 @@ class XMTCPreTrainedModel(PreTrainedModel):
             ValueError: If the family has no such weights, or a label id is outside 0 … L-1.
         """
         raise ValueError(
-            f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC and MeSHProbeNetForXMTC have."
+            f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC, MeSHProbeNetForXMTC and "
+            "LACOForXMTC with cross_attention=True have."
         )
 
     def check_tokenizer(self, tokenizer: Any) -> None:

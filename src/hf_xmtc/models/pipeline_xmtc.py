@@ -16,8 +16,6 @@ __all__ = ["XMTCPipeline"]
 logger = logging.get_logger(__name__)
 
 DEFAULT_TOP_K = 5
-# Labels looked at first where all above a threshold are wanted.
-FIRST_LOOK = 64
 
 
 class XMTCPipeline(Pipeline):
@@ -241,16 +239,9 @@ class XMTCPipeline(Pipeline):
             top_k = DEFAULT_TOP_K if top_k == "default" else top_k
             output = self.model(**inputs, top_k=top_k or limit)
             return {"top_scores": output.top_scores, "top_labels": output.top_labels}
-        number = None if threshold == "model" else threshold
-        limit = limit if top_k in ("default", None) else min(limit, top_k)
-        # All candidates have their scores anyway.
-        looked = limit if "candidate_ids" in inputs else min(limit, FIRST_LOOK)
-        lowest = self.model.lowest_threshold(number)
-        output = self.model(**inputs, top_k=looked)
-        while looked < limit and float(output.top_scores[:, -1].max()) > lowest:
-            looked = min(limit, 4 * looked)
-            output = self.model(**inputs, top_k=looked)
-        in_set = self.model.in_predicted_set(output, number)
+        output, in_set = self.model.predict_sets(
+            None if threshold == "model" else threshold, None if top_k == "default" else top_k, **inputs
+        )
         return {"top_scores": output.top_scores, "top_labels": output.top_labels, "in_set": in_set}
 
     def postprocess(self, model_outputs: dict) -> list[dict]:

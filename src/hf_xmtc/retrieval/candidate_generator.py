@@ -28,10 +28,10 @@ VECTORIZER = {"sublinear_tf": True, "dtype": np.float32, "token_pattern": r"(?u)
 
 
 class CandidateGenerator:
-    """Votes of nearest training texts: a label's score is the sum of the similarities of the texts that have it.
+    """Votes of nearest training texts: a label's votes are the share of their similarities that texts with the label have.
 
-    Similarity is the cosine of TF-IDF vectors. Labels without a vote follow by their frequency in training, so every text gets as
-    many candidates as asked for.
+    Similarity is the cosine of TF-IDF vectors. Labels without a vote follow by their frequency in training, with at most 1e-6, so
+    every text gets as many candidates as asked for, and one that shares no word with a training text gets no votes to speak of.
 
     Args:
         vectorizer: Fitted.
@@ -55,7 +55,7 @@ class CandidateGenerator:
         self.labels_digest = labels_digest
         self.num_neighbors = min(num_neighbors, documents.shape[0])
         counts = np.asarray(labels.sum(axis=0)).ravel()
-        # Below any vote: the sum of the smallest similarity is more than this.
+        # Below any vote: the share of the smallest similarity is more than this.
         self._prior = (counts / (counts.max(initial=1.0) * 1e6)).astype(np.float32)
 
     @classmethod
@@ -123,7 +123,7 @@ class CandidateGenerator:
             show_progress: Show a progress bar on a terminal.
 
         Returns:
-            Label ids, (M, min(k, L)) int64, best first, equal votes going to the lower id; and their votes, float32.
+            Label ids, (M, min(k, L)) int64, best first, equal votes going to the lower id; and their votes, from 0 to 1, float32.
 
         Raises:
             ValueError: If k is below 1, or a text should be left out and the texts are not the training texts.
@@ -153,9 +153,10 @@ class CandidateGenerator:
         if own is not None:
             similarity[np.arange(len(own)), own] = 0.0
         weights, near = (found.numpy() for found in exact_topk(torch.from_numpy(similarity), self.num_neighbors))
+        weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(weights.dtype).tiny)
         starts = np.arange(len(near) + 1) * near.shape[1]
         voters = csr_array((weights.ravel(), near.ravel(), starts), shape=similarity.shape)
-        return (voters @ self.labels).toarray() + self._prior
+        return np.minimum((voters @ self.labels).toarray() + self._prior, 1.0)
 
     def save_pretrained(self, model_folder: str | os.PathLike[str]) -> None:
         """Write ``candidates.safetensors`` and ``candidates.json`` into the folder ``candidates`` of a model folder."""

@@ -1,0 +1,88 @@
+"""`PredictedSets`: which labels a model predicts for a document, beside how it ranks them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.utils import ModelOutput
+
+__all__ = ["PredictedSets"]
+
+# Labels looked at first where all above a threshold are wanted.
+FIRST_LOOK = 64
+
+
+class PredictedSets:
+    """The thresholds of a model: one for all labels in ``config.decision_threshold``, or one for each in ``label_thresholds``."""
+
+    @property
+    def has_thresholds(self) -> bool:
+        """Whether a predicted set is what has a score above a threshold."""
+        return True
+
+    @torch.no_grad()
+    def set_thresholds(self, thresholds: Any) -> None:
+        """Say what a label's score must exceed for the label to be in the predicted set; saved with the model.
+
+        Args:
+            thresholds: One number for all labels, or one for each, (L,).
+
+        Raises:
+            ValueError: If there are neither one nor L numbers, or one is not a number.
+        """
+        found = torch.as_tensor(thresholds, dtype=torch.float32)
+        if found.dim() > 1 or (found.dim() == 1 and len(found) != self.config.num_labels) or not found.isfinite().all():
+            raise ValueError(
+                f"thresholds has the shape {tuple(found.shape)}, but it must be one finite number, or one for each of the "
+                f"{self.config.num_labels} labels."
+            )
+        self.config.has_label_thresholds = found.dim() == 1
+        if found.dim() == 0:
+            self.config.decision_threshold, self.label_thresholds = float(found), None
+        else:
+            self.label_thresholds = found.to(self.device, copy=True)
+
+    def in_predicted_set(self, output: ModelOutput, threshold: float | None = None) -> Tensor:
+        """Which of the best labels of an output are in the predicted set: those whose score is above the threshold.
+
+        Args:
+            output: Of ``forward(top_k=…)``.
+            threshold: In the place of the model's own.
+
+        Returns:
+            True for labels in the set, (B, K).
+        """
+        if threshold is not None or self.label_thresholds is None:
+            return output.top_scores > (self.config.decision_threshold if threshold is None else threshold)
+        thresholds = self.label_thresholds.to(output.top_labels.device)[output.top_labels.clamp(min=0)]
+        return (output.top_scores > thresholds) & (output.top_labels >= 0)
+
+    def lowest_threshold(self, threshold: float | None = None) -> float:
+        """A score below which no label is in the predicted set; ``threshold`` as in `in_predicted_set`."""
+        if threshold is not None or self.label_thresholds is None:
+            return self.config.decision_threshold if threshold is None else threshold
+        return float(self.label_thresholds.min())
+
+    def predict_sets(
+        self, threshold: float | None = None, top_k: int | None = None, **inputs: Tensor
+    ) -> tuple[ModelOutput, Tensor]:
+        """Score a batch for as many of its best labels as the predicted sets reach down to.
+
+        Args:
+            threshold: As in `in_predicted_set`.
+            top_k: Labels of a document at most; None for the whole set.
+            inputs: Of ``forward``.
+
+        Returns:
+            The output with ``top_scores`` and ``top_labels`` (B, K), and which of them are in the sets, (B, K).
+        """
+        candidates = inputs.get("candidate_ids")
+        limit = self.config.num_labels if candidates is None else candidates.shape[1]
+        limit = limit if top_k is None else min(limit, top_k)
+        # All candidates have their scores anyway.
+        looked, lowest = min(limit, FIRST_LOOK) if candidates is None else limit, self.lowest_threshold(threshold)
+        output = self(**inputs, top_k=looked)
+        while looked < limit and float(output.top_scores[:, -1].max()) > lowest:
+            looked = min(limit, 4 * looked)
+            output = self(**inputs, top_k=looked)
+        return output, self.in_predicted_set(output, threshold)
