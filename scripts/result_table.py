@@ -231,6 +231,7 @@ def _notes(rows: Sequence[RowResults]) -> list[str]:
         "no seed changes has one run); labels that training never saw count as missed. Time is seconds of training, choice of "
         "settings not included, memory the most that the process held. The best value of a column is bold.",
         *_notes_on_data(rows),
+        f"Learning rate: {_by_value(rows, 'learning_rate')}.",
         "Threads: " + "; ".join(f"{row.title} {_distinct(row.runs, 'train', 'threads')}" for row in rows if row.runs) + ".",
         "Versions: " + ", ".join(f"{name} {_distinct(runs, 'versions', name)}" for name in libraries) + ".",
     ]
@@ -267,6 +268,11 @@ def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
             "dependency of labels; groups are quarters of the labels by frequency in training, group 4 the rarest."
             + (f" The true labels form {gold:,} distinct sets." if gold is not None else "")
         )
+        notes.append(
+            "Labels stand in the order of the data set's label file, on which SeqTag depends, and LACO where its labels have positions or "
+            "its filters span several of them."
+        )
+        notes.append(f"Tokens of a text, labels not counted: at most {_by_value(rows, 'max_length_tokens')}.")
     if any(run["recipe"].get("validation_carved") for run in runs):
         notes.append(
             "The data set has no validation split: a tenth of its training documents, chosen by a hash of the text, is one."
@@ -274,6 +280,17 @@ def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
     if any(metric in run["metrics"][SPLIT] for run in runs for metric in METRICS if "-corpus" in metric):
         notes.append('PSnDCG is that of the authors of CorNet and AttentionXML (`variant="corpus"` of `psndcg_at_k`).')
     return notes
+
+
+def _by_value(rows: Sequence[RowResults], setting: str) -> str:
+    """A setting of the recipes, and where it differs the rows that have each value."""
+    titles: dict[str, list[str]] = {}
+    for row in rows:
+        for value in sorted({str(run["recipe"].get(setting)) for run in row.runs}):
+            titles.setdefault(value, []).append(row.title)
+    if len(titles) == 1:
+        return next(iter(titles))
+    return "; ".join(f"{value} ({', '.join(names)})" for value, names in titles.items())
 
 
 def _distinct(runs: Sequence[Mapping[str, Any]], part: str, key: str) -> str:

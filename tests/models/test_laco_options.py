@@ -6,10 +6,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, BertConfig
 
 from hf_xmtc import LACOConfig, LACOForXMTC, XMTCPipeline, train_word_tokenizer
-from hf_xmtc.models import cross_attention
 from hf_xmtc.models.cooccurrence import ConditionalHead, PairHead, clcp_loss
 from hf_xmtc.models.cooccurrence_sampling import draw_pairs
-from hf_xmtc.models.cross_attention import CrossAttention
 from hf_xmtc.models.label_positives import mark_positives
 from hf_xmtc.models.modeling_xmtc import XMTCOutput
 from models.families import make_batch
@@ -24,48 +22,6 @@ def test_u19_a_label_at_the_threshold_is_not_in_the_set():
     assert model.in_predicted_set(output).tolist() == [[False, False, True]]
     padded = XMTCOutput(top_scores=torch.tensor([[0.9, 0.0]]), top_labels=torch.tensor([[5, -100]]))
     assert model.in_predicted_set(padded).tolist() == [[True, False]]
-
-
-def test_u9_an_even_kernel_reaches_one_label_further_behind_than_before():
-    attention = CrossAttention((1, 10), 1, similarity="dot")
-    nn.init.ones_(attention.conv.weight), nn.init.zeros_(attention.conv.bias)
-    # One token; the label at place 10 alone is near it. The largest over labels hides where, so the map itself is asked.
-    similarity = torch.zeros(1, 1, 1, 20)
-    similarity[..., 10] = 1.0
-    reached = attention.conv(nn.functional.pad(similarity, attention.padding))
-    assert reached.flatten().nonzero().flatten().tolist() == list(range(5, 15))
-
-
-@pytest.mark.parametrize("kernel", [(3, 1), (4, 4)])
-@pytest.mark.parametrize("numbers", [1, 400, 2**22])
-def test_the_cross_attention_by_blocks_of_labels_is_the_dense_one_in_values_and_gradients(monkeypatch, kernel, numbers):
-    monkeypatch.setitem(cross_attention.BLOCK_NUMBERS, "cpu", numbers)
-    torch.manual_seed(0)
-    attention = CrossAttention(kernel, 5).double()
-    document, labels = torch.randn(3, 7, 4).double(), torch.randn(3, 9, 4).double()
-    read = torch.arange(7) < torch.tensor([[7], [4], [1]])
-    is_label = torch.arange(9) < torch.tensor([[9], [2], [0]])
-
-    def dense(states, targets):
-        values, targets = nn.functional.normalize(states, dim=-1), nn.functional.normalize(targets, dim=-1)
-        similarity = (values @ targets.mT) * read[:, :, None] * is_label[:, None]
-        answers = attention.conv(nn.functional.pad(similarity[:, None], attention.padding))
-        answers = answers.masked_fill(~is_label[:, None, None], float("-inf"))
-        weights = answers.amax(dim=(1, 3)).relu().tanh() * read
-        return (weights[:, None] @ values)[:, 0]
-
-    found = []
-    for by in (lambda *states: attention(states[0], read, states[1], None, is_label).features, dense):
-        inputs = [states.clone().requires_grad_() for states in (document, labels)]
-        attention.zero_grad()
-        features = by(*inputs)
-        (features * torch.arange(4)).sum().backward()
-        found.append([features, *(state.grad for state in inputs), *(weight.grad for weight in attention.parameters())])
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs)
-    assert all(bool(part.any()) for part in found[0])  # neither is zero throughout
-    with torch.no_grad():
-        torch.testing.assert_close(attention(document, read, labels, None, is_label).features, found[0][0].detach())
 
 
 def test_l4_one_pair_per_document_is_related_about_as_often_as_in_the_authors_data():

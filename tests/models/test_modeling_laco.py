@@ -5,7 +5,6 @@ import torch
 from transformers import AutoConfig, BertConfig, BertModel
 
 from hf_xmtc import LACOConfig, LACOForXMTC, train_word_tokenizer
-from hf_xmtc.models.cross_attention import CrossAttention
 from models.families import LONG, SHORT, make_batch, overwrite_parameters
 
 BACKBONE = {
@@ -275,41 +274,6 @@ def test_first_layers_of_an_encoder_are_its_first_layers(tmp_path):
     torch.testing.assert_close(model(ids).logits, model.label_head(first))
     with pytest.raises(ValueError, match="3 layers of .* were asked for, but it has 2"):
         LACOForXMTC.from_backbone(str(tmp_path), num_layers=3, **settings)
-
-
-@torch.no_grad()
-def test_l1_the_worked_example_of_the_cross_attention():
-    attention = CrossAttention((1, 1), 1)
-    attention.conv.weight.fill_(1.0)
-    attention.conv.bias.zero_()
-    document, read = torch.tensor([[[3.0, 4.0], [1.0, 0.0], [0.0, 2.0]]]), torch.ones(1, 3, dtype=torch.bool)
-    labels = torch.tensor([[[1.0, 0.0], [0.0, -1.0]]])
-    found = attention(document, read, labels)
-    torch.testing.assert_close(found.weights, torch.tensor([[0.537050, 0.761594, 0.0]]), rtol=0, atol=1e-6)
-    torch.testing.assert_close(found.features, torch.tensor([[1.083824, 0.429640]]), rtol=0, atol=1e-6)
-    loss = torch.nn.functional.binary_cross_entropy_with_logits(found.features, torch.tensor([[1.0, 0.0]]), reduction="sum")
-    assert loss.item() == pytest.approx(1.222265, abs=1e-6)
-    attention.similarity, attention.values = "dot", "raw"
-    raw = attention(document, read, labels)
-    torch.testing.assert_close(raw.weights, torch.tensor([[0.995055, 0.761594, 0.0]]), rtol=0, atol=1e-6)
-    torch.testing.assert_close(raw.features, torch.tensor([[3.746758, 3.980219]]), rtol=0, atol=1e-5)
-    attention.similarity, attention.values, attention.masked = "cosine", "normalized", False
-    padded = torch.cat([document, torch.tensor([[[0.6, 0.8]]])], dim=1)
-    kept = torch.tensor([[True, True, True, False]])
-    torch.testing.assert_close(
-        attention(padded, kept, labels).features, torch.tensor([[1.406054, 0.859279]]), rtol=0, atol=1e-6
-    )
-
-
-@torch.no_grad()
-def test_u9_an_even_kernel_reaches_one_further_behind_than_before():
-    attention = CrossAttention((10, 1), 1, similarity="dot")
-    attention.conv.weight.fill_(1.0)
-    attention.conv.bias.zero_()
-    document = torch.zeros(1, 20, 1)
-    document[0, 10] = 1.0
-    weights = attention(document, torch.ones(1, 20, dtype=torch.bool), torch.ones(1, 1, 1)).weights
-    assert weights[0].nonzero().flatten().tolist() == list(range(5, 15))
 
 
 @torch.no_grad()

@@ -7,12 +7,13 @@ from benchmark_cross_attention import Case
 
 
 def test_both_ways_are_measured_and_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmark_cross_attention, "CASES", (Case("small", 6, 4, (3, 2), 9, 2),))
+    monkeypatch.setattr(benchmark_cross_attention, "CASES", (Case("small", 60, 32, (3, 2), 60, 16),))
     benchmark_cross_attention.main(["--output", str(tmp_path / "found"), "--repeats", "1", "--threads", "1"])
     cases = json.loads((tmp_path / "found.json").read_text())["cases"]
     assert [case["title"] for case in cases] == ["small"]
     for case in cases:
         assert case["gradients_apart"] < 1e-4
-        assert case["plain_ms"] > 0 and case["ours_ms"] > 0 and case["ours_mib"] >= 0
+        assert case["plain_ms"] > 0 and case["ours_ms"] > 0
+        assert case["plain_mib"] > 7  # the answers alone
     lines = (tmp_path / "found.md").read_text().splitlines()
     assert sum(line.startswith("| small |") for line in lines) == 1

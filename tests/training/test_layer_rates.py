@@ -39,6 +39,12 @@ def test_the_layers_of_every_encoder_are_found(model_type, sizes, layer):
     assert rates["backbone.embeddings.word_embeddings.weight"] == (0.125 if model_type == "albert" else 0.0625)
 
 
+def test_a_norm_above_all_layers_has_the_rate_of_the_topmost_one():
+    rates = layer_learning_rates(model_on("roberta-prelayernorm", num_hidden_layers=2, pad_token_id=1), 1.0, 0.5)
+    assert rates["backbone.LayerNorm.weight"] == rates["backbone.encoder.layer.1.output.dense.weight"] == 0.25
+    assert rates["backbone.embeddings.LayerNorm.weight"] == 0.0625
+
+
 def test_every_parameter_is_trained_once_by_its_rate_and_heads_by_the_full_one(tmp_path):
     model = model_on("bert", num_hidden_layers=2)
     args = XMTCTrainingArguments(

@@ -175,7 +175,9 @@ def test_activations_of_families_that_read_labels_are_about_what_autograd_keeps(
     model = family(config).train()
     bytes_kept = kept_by_a_step(model, torch.randint(1, 48, (8, 40)))
     estimate = estimate_memory(model, make_args(per_device_train_batch_size=8), num_tokens=40)
-    assert bytes_kept < estimate.activations * MIB < 2.5 * bytes_kept
+    attention = getattr(model, "cross_attention", None)
+    at_work = 0 if attention is None else attention.working_bytes(8, 40, 100, "cpu")
+    assert bytes_kept < estimate.activations * MIB < 2.5 * bytes_kept + at_work
     assert estimate.evaluation < estimate.activations
 
 

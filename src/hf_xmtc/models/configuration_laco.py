@@ -235,13 +235,18 @@ class LACOConfig(JointConfig):
         return self.num_candidates + int(self.sep_token_id is not None)
 
     @property
+    def num_read_labels(self) -> int:
+        """Labels that are compared with a document: all, or as many as it has candidates."""
+        return self.num_candidates or self.num_labels
+
+    @property
     def has_label_embedding(self) -> bool:
         return self.joint_embedding or self.cross_attention
 
     def activation_numbers_beside_encoder(self, num_tokens: int) -> int:
         if not self.cross_attention:
             return 0
-        labels, filter_size = self.num_candidates or self.num_labels, math.prod(self.cross_attention_kernel)
+        labels, filter_size = self.num_read_labels, math.prod(self.cross_attention_kernel)
         # States of unit length; similarities and their gradients; a window and a filter for each token.
         return 2 * self.hidden_size * (num_tokens + labels) + num_tokens * (3 * labels + 2 * filter_size)
 

@@ -85,6 +85,11 @@ class CrossAttention(nn.Module):
         features = (weights[:, None] @ values).squeeze(1)
         return CrossAttentionOutput(features, weights, similarity, values)
 
+    def working_bytes(self, num_documents: int, num_tokens: int, num_labels: int, device: str) -> int:
+        """Memory of the answers that are alive at a time, on a device of a type such as ``cpu``."""
+        of_label = num_documents * num_tokens * self.conv.out_channels
+        return 4 * of_label * min(num_labels, _labels_of_a_block(of_label, device))
+
     def _strongest_answer(self, similarity: Tensor, is_label: Tensor | None) -> Tensor:
         """The maximum of the filters' answers over labels and filters, (B, D), for ``similarity`` (B, D, L)."""
         padded = nn.functional.pad(similarity, self.padding)
@@ -111,8 +116,7 @@ class CrossAttention(nn.Module):
         tokens_spanned, labels_spanned = self.conv.kernel_size
         num_documents, num_tokens = len(padded), padded.shape[1] - tokens_spanned + 1
         num_labels = padded.shape[2] - labels_spanned + 1
-        numbers = BLOCK_NUMBERS["cpu" if padded.device.type == "cpu" else "other"]
-        block = max(1, numbers // max(1, num_documents * num_tokens * self.conv.out_channels))
+        block = _labels_of_a_block(num_documents * num_tokens * self.conv.out_channels, padded.device.type)
         found = []
         for start in range(0, num_labels, block):
             stop = min(start + block, num_labels)
@@ -125,3 +129,7 @@ class CrossAttention(nn.Module):
         answers, label_ids, filters = (torch.stack(parts) for parts in zip(*found, strict=True))  # (blocks, B, D)
         strongest, blocks = answers.max(dim=0)
         return strongest, label_ids.gather(0, blocks[None])[0], filters.gather(0, blocks[None])[0]
+
+
+def _labels_of_a_block(numbers_of_label: int, device: str) -> int:
+    return max(1, BLOCK_NUMBERS["cpu" if device == "cpu" else "other"] // max(1, numbers_of_label))

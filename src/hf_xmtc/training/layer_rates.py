@@ -13,8 +13,8 @@ LAYER = re.compile(r"\.(?:\w*layers?|\w*layer_groups)\.(\d+)\.")
 def layer_learning_rates(model: XMTCPreTrainedModel, learning_rate: float, decay: float) -> dict[str, float]:
     """The learning rate of each parameter of the encoder, by its name in the model.
 
-    Layer i of N has learning_rate · decay^(N + 2 - i), and the embeddings below it what a layer 0 would have. All else, which is new,
-    keeps the full rate.
+    Layer i of N has learning_rate · decay^(N + 2 - i), the embeddings below it what a layer 0 would have, and what stands above all
+    layers or belongs to none the topmost layer's. All else, which is new, keeps the full rate.
 
     Args:
         model: A model with an encoder of transformers.
@@ -32,9 +32,12 @@ def layer_learning_rates(model: XMTCPreTrainedModel, learning_rate: float, decay
             "of their own. Leave it out, or choose a family with a backbone."
         )
     found = {f"backbone.{name}": LAYER.search(f".{name}") for name, _ in model.backbone.named_parameters()}
-    depths = {name: 0 if match is None else int(match[1]) + 1 for name, match in found.items()}
-    top = max(depths.values()) + 2
-    return {name: learning_rate * decay ** (top - depth) for name, depth in depths.items()}
+    num_layers = max((int(match[1]) + 1 for match in found.values() if match is not None), default=0)
+    depths = {
+        name: int(match[1]) + 1 if match is not None else 0 if "embed" in name else num_layers
+        for name, match in found.items()
+    }
+    return {name: learning_rate * decay ** (num_layers + 2 - depth) for name, depth in depths.items()}
 
 
 def with_layer_rates(groups: list[dict], model: XMTCPreTrainedModel, rates: dict[str, float]) -> list[dict]:

@@ -269,7 +269,7 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
             + _scorer_bytes(model, args, documents, num_tokens, gradients=True)
             + _half_copies(model, half)
         )
-    beside = _numbers_beside_encoder(model, num_tokens)
+    beside = _numbers_beside_encoder(model, documents, num_tokens, args.device.type)
     num_tokens += getattr(model.config, "num_label_tokens", 0)
     # A layer keeps its input, query, key, value, what attention gives, residual sums, norms and dropout masks: about 11 H a
     # token; and its feed-forward layer before and after the activation.
@@ -282,16 +282,19 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
         # The input of each layer, and all of one layer at a time.
         hidden = min(hidden, sizes.layers * documents * num_tokens * sizes.width + layer)
     hidden += layer  # gradients on their way through a layer
-    hidden += documents * beside
+    hidden += beside
     labels = _scorer_bytes(model, args, documents, num_tokens, gradients=True)
     # Autocast keeps norms, softmax and the loss in full precision.
     return hidden * (3.2 if half else 4) + labels + _half_copies(model, half)
 
 
-def _numbers_beside_encoder(model: nn.Module, num_tokens: int) -> int:
-    """What a family whose encoder reads text and labels keeps of a document of ``num_tokens`` beside the encoder's layers."""
+def _numbers_beside_encoder(model: nn.Module, documents: int, num_tokens: int, device: str) -> int:
+    """What a family whose encoder reads text and labels keeps and works on beside the encoder's layers."""
     counted = getattr(model.config, "activation_numbers_beside_encoder", None)
-    return counted(num_tokens) if counted is not None else 0
+    numbers = documents * counted(num_tokens) if counted is not None else 0
+    if (attention := getattr(model, "cross_attention", None)) is not None:
+        numbers += attention.working_bytes(documents, num_tokens, model.config.num_read_labels, device) // 4
+    return numbers
 
 
 def _half_copies(model: nn.Module, half: bool) -> int:
@@ -321,11 +324,11 @@ def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int,
 
 def _evaluation_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> float:
     documents, sizes = args.per_device_eval_batch_size, _EncoderSizes.of(model.config)
-    beside = _numbers_beside_encoder(model, num_tokens)
+    beside = _numbers_beside_encoder(model, documents, num_tokens, args.device.type)
     # The families of words say themselves what they keep in training; more than that is not alive without gradients.
     num_tokens += getattr(model.config, "num_label_tokens", 0)
     per_token = getattr(model.config, "activation_numbers_per_token", None) or 12 * sizes.width + 2 * sizes.inner
-    hidden = documents * (num_tokens * per_token + beside)
+    hidden = documents * num_tokens * per_token + beside
     if sizes.is_eager:
         hidden += 2 * documents * sizes.heads * num_tokens**2
     return 4 * hidden + _scorer_bytes(model, args, documents, num_tokens, gradients=False)
