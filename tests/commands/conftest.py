@@ -8,6 +8,7 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
+from predicted import TEXTS
 
 from hf_xmtc.commands import reopening
 from small_corpus import write_corpus
@@ -80,3 +81,24 @@ def train(own_caches, corpus_folder):
 def unchecked(monkeypatch):
     """Leave out opening the folder in a fresh process, which takes seconds."""
     monkeypatch.setattr(reopening, "check_reopens", lambda *args, **settings: 0.0)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def settings(tiny_model_folder: Path, texts: Path, tmp_path: Path) -> dict:
+    """Settings for seven documents in batches of three and chunks of four."""
+    return {
+        "model": str(tiny_model_folder),
+        "input": str(texts),
+        "output": str(tmp_path / "tags.jsonl"),
+        "top_k": 3,
+        "batch_size": 3,
+        "chunk_size": 4,
+        "device": "cpu",
+    }

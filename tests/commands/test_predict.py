@@ -1,9 +1,7 @@
 import json
-import os
 import shutil
 import subprocess
 import sys
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from predicted import TEXTS, rows_of, run
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -20,51 +19,10 @@ from transformers import (
 )
 
 from hf_xmtc.commands import predict
-from hf_xmtc.commands.predict import PredictArguments, main, predict_file, predict_texts
+from hf_xmtc.commands.predict import main, predict_texts
+
 
 # Lengths that do not grow or fall, so that sorting by length changes the order.
-TEXTS = [
-    "edit a plain text file",
-    "sound",
-    "",
-    "play music and sound files and edit sound files",
-    "zzz unknown",
-    "a picture of a library",
-    "show",
-]
-
-
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    path = tmp_path / "texts.txt"
-    path.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def settings(tiny_model_folder: Path, texts: Path, tmp_path: Path) -> dict:
-    """Settings for seven documents in batches of three and chunks of four."""
-    return {
-        "model": str(tiny_model_folder),
-        "input": str(texts),
-        "output": str(tmp_path / "tags.jsonl"),
-        "top_k": 3,
-        "batch_size": 3,
-        "chunk_size": 4,
-        "device": "cpu",
-    }
-
-
-def run(settings: dict, **changes) -> predict.PredictSummary:
-    return predict_file(PredictArguments(**{**settings, **changes}))
-
-
-def rows_of(path: str | Path) -> list[dict]:
-    if str(path).endswith(".parquet"):
-        return pq.read_table(path).to_pylist()
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-
-
 def test_ac25_seven_documents_in_batches_of_three_give_seven_rows_in_input_order_once(settings, tiny_model_folder):
     summary = run(settings)
     rows = rows_of(settings["output"])
@@ -149,117 +107,6 @@ def test_ac28_an_empty_input_gives_an_empty_output_and_says_so(settings, tmp_pat
     summary = run(settings, input=str(path), output=str(tmp_path / output))
     assert rows_of(tmp_path / output) == []
     assert "The input is empty" in summary.describe()
-
-
-class _PowerFailure(Exception):
-    pass
-
-
-@pytest.fixture
-def fail_at(monkeypatch):
-    """Let the n-th chunk fail; without a number none does. Gives the list of chunk sizes that were predicted."""
-
-    def install(number: int | None = None) -> list[int]:
-        sizes: list[int] = []
-
-        def predict_or_fail(model, tokenizer, texts, **options):
-            if len(sizes) + 1 == number:
-                raise _PowerFailure
-            sizes.append(len(texts))
-            return predict_texts(model, tokenizer, texts, **options)
-
-        monkeypatch.setattr(predict, "predict_texts", predict_or_fail)
-        return sizes
-
-    return install
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_an_interrupted_run_goes_on_where_it_stopped(settings, tmp_path, fail_at, ending):
-    output, whole = tmp_path / f"tags.{ending}", tmp_path / f"whole.{ending}"
-    run(settings, output=str(whole), chunk_size=2)
-    fail_at(2)
-    with pytest.raises(_PowerFailure):
-        run(settings, output=str(output), chunk_size=2)
-    assert not output.exists()
-    sizes = fail_at()
-    summary = run(settings, output=str(output), chunk_size=2)
-    assert sizes == [2, 2, 1]
-    assert (summary.num_documents, summary.total.num_documents) == (5, 7)
-    assert "2 documents had been done by an interrupted run" in summary.describe()
-    assert rows_of(output) == rows_of(whole)
-    assert {path.name for path in tmp_path.iterdir()} == {"texts.txt", output.name, whole.name}
-
-
-def test_a_run_killed_while_it_finishes_only_has_to_finish(settings, tmp_path, fail_at, monkeypatch):
-    output = str(tmp_path / "tags.parquet")
-    with monkeypatch.context() as patch:
-        patch.setattr("pyarrow.parquet.ParquetWriter", None)
-        with pytest.raises(TypeError):
-            run(settings, output=output)
-    sizes = fail_at()
-    run(settings, output=output)
-    assert sizes == []
-    assert [row["row"] for row in rows_of(output)] == list(range(7))
-
-
-@pytest.mark.parametrize(
-    ("change", "difference"),
-    [({"top_k": 2}, "--top_k was 3 and is 2"), ({"min_score": 0.5}, "--min_score was 0.0 and is 0.5")],
-)
-def test_an_unfinished_run_with_other_settings_is_refused(settings, fail_at, change, difference):
-    fail_at(2)
-    with pytest.raises(_PowerFailure):
-        run(settings)
-    fail_at()
-    with pytest.raises(ValueError, match=difference):
-        run(settings, **change)
-    assert run(settings, batch_size=1, chunk_size=2).num_documents == 3  # speed settings decide nothing
-
-
-def test_an_unfinished_run_over_another_input_or_model_is_refused(settings, tmp_path, texts, fail_at):
-    settings["model"] = shutil.copytree(settings["model"], tmp_path / "model")
-    fail_at(2)
-    with pytest.raises(_PowerFailure):
-        run(settings)
-    fail_at()
-    content = texts.read_text(encoding="utf-8")
-    times = texts.stat()
-    texts.write_text(content + "one more\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="the input file was '.* bytes of .*' and is '"):
-        run(settings)
-    texts.write_text(content, encoding="utf-8")
-    os.utime(texts, ns=(times.st_atime_ns, times.st_mtime_ns))
-    os.utime(tmp_path / "model" / "model.safetensors", ns=(1, 1))
-    with pytest.raises(ValueError, match="the model's model.safetensors was"):
-        run(settings)
-
-
-def test_standard_input_is_tagged_but_starts_over(settings, monkeypatch, texts, fail_at):
-    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": BytesIO(texts.read_bytes())})())
-    fail_at(2)
-    with pytest.raises(_PowerFailure):
-        run(settings, input="-", input_format="txt")
-    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": BytesIO(texts.read_bytes())})())
-    assert fail_at() == []
-    assert run(settings, input="-", input_format="txt").num_documents == 7
-    assert [row["row"] for row in rows_of(settings["output"])] == list(range(7))
-
-
-def test_rows_are_on_disk_before_the_next_documents_are_read(settings, monkeypatch):
-    """Memory stays constant: a chunk is written before the input is read further."""
-    partial = Path(settings["output"] + ".partial")
-    written_when_read = []
-
-    class Lines(BytesIO):
-        def read1(self, size=-1):
-            written_when_read.append(partial.read_bytes().count(b"\n"))
-            return self.readline()
-
-    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": Lines(b"sound\n" * 6)})())
-    run(settings, input="-", input_format="txt", chunk_size=2)
-    # Two lines a chunk and one look at the end of the input.
-    assert written_when_read == [0, 0, 2, 2, 4, 4, 6]
 
 
 def test_low_scores_are_left_out_and_top_k_stops_at_the_number_of_labels(settings, tmp_path):

@@ -1,5 +1,6 @@
 """Every model family at tiny size: the contract tests run over this one list, so a new family is one entry here."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -239,3 +240,18 @@ def overwrite_parameters(model: XMTCPreTrainedModel, seed: int = 1) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.rand(parameter.shape, generator=generator) * 0.2 + 0.4)
+
+
+def assert_same(ours: torch.Tensor, expected: torch.Tensor) -> None:
+    """Equal but for the last bits, which depend on where in memory a tensor lies."""
+    torch.testing.assert_close(ours, expected, rtol=2e-6, atol=2e-6)
+
+
+def what_can_be_asked_for(model, num_documents: int) -> dict[str, bool | torch.Tensor]:
+    """Attention weights and hidden states, of the families that have them, and whose attention where that must be said."""
+    asked = {
+        "output_attentions": True,
+        "output_hidden_states": True,
+        "attention_labels": torch.tensor([[3, 0]] * num_documents),
+    }
+    return {name: value for name, value in asked.items() if name in inspect.signature(model.forward).parameters}

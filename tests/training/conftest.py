@@ -70,3 +70,9 @@ def make_trainer(tmp_path, corpus, tokenizer, make_model):
         )
 
     return make
+
+
+@pytest.fixture
+def words_alone(corpus):
+    """A tokenizer that adds nothing to a text."""
+    return train_word_tokenizer(corpus["train"]["text"], max_length=16, min_document_frequency=1)

@@ -1,0 +1,124 @@
+"""`hf-xmtc predict`: interrupted runs, and standard input."""
+
+import os
+import shutil
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from predicted import rows_of, run
+
+from hf_xmtc.commands import predict
+from hf_xmtc.commands.predict import predict_texts
+
+
+class _PowerFailure(Exception):
+    pass
+
+
+@pytest.fixture
+def fail_at(monkeypatch):
+    """Let the n-th chunk fail; without a number none does. Gives the list of chunk sizes that were predicted."""
+
+    def install(number: int | None = None) -> list[int]:
+        sizes: list[int] = []
+
+        def predict_or_fail(model, tokenizer, texts, **options):
+            if len(sizes) + 1 == number:
+                raise _PowerFailure
+            sizes.append(len(texts))
+            return predict_texts(model, tokenizer, texts, **options)
+
+        monkeypatch.setattr(predict, "predict_texts", predict_or_fail)
+        return sizes
+
+    return install
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_an_interrupted_run_goes_on_where_it_stopped(settings, tmp_path, fail_at, ending):
+    output, whole = tmp_path / f"tags.{ending}", tmp_path / f"whole.{ending}"
+    run(settings, output=str(whole), chunk_size=2)
+    fail_at(2)
+    with pytest.raises(_PowerFailure):
+        run(settings, output=str(output), chunk_size=2)
+    assert not output.exists()
+    sizes = fail_at()
+    summary = run(settings, output=str(output), chunk_size=2)
+    assert sizes == [2, 2, 1]
+    assert (summary.num_documents, summary.total.num_documents) == (5, 7)
+    assert "2 documents had been done by an interrupted run" in summary.describe()
+    assert rows_of(output) == rows_of(whole)
+    assert {path.name for path in tmp_path.iterdir()} == {"texts.txt", output.name, whole.name}
+
+
+def test_a_run_killed_while_it_finishes_only_has_to_finish(settings, tmp_path, fail_at, monkeypatch):
+    output = str(tmp_path / "tags.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.parquet.ParquetWriter", None)
+        with pytest.raises(TypeError):
+            run(settings, output=output)
+    sizes = fail_at()
+    run(settings, output=output)
+    assert sizes == []
+    assert [row["row"] for row in rows_of(output)] == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [({"top_k": 2}, "--top_k was 3 and is 2"), ({"min_score": 0.5}, "--min_score was 0.0 and is 0.5")],
+)
+def test_an_unfinished_run_with_other_settings_is_refused(settings, fail_at, change, difference):
+    fail_at(2)
+    with pytest.raises(_PowerFailure):
+        run(settings)
+    fail_at()
+    with pytest.raises(ValueError, match=difference):
+        run(settings, **change)
+    assert run(settings, batch_size=1, chunk_size=2).num_documents == 3  # speed settings decide nothing
+
+
+def test_an_unfinished_run_over_another_input_or_model_is_refused(settings, tmp_path, texts, fail_at):
+    settings["model"] = shutil.copytree(settings["model"], tmp_path / "model")
+    fail_at(2)
+    with pytest.raises(_PowerFailure):
+        run(settings)
+    fail_at()
+    content = texts.read_text(encoding="utf-8")
+    times = texts.stat()
+    texts.write_text(content + "one more\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="the input file was '.* bytes of .*' and is '"):
+        run(settings)
+    texts.write_text(content, encoding="utf-8")
+    os.utime(texts, ns=(times.st_atime_ns, times.st_mtime_ns))
+    os.utime(tmp_path / "model" / "model.safetensors", ns=(1, 1))
+    with pytest.raises(ValueError, match="the model's model.safetensors was"):
+        run(settings)
+
+
+def test_standard_input_is_tagged_but_starts_over(settings, monkeypatch, texts, fail_at):
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": BytesIO(texts.read_bytes())})())
+    fail_at(2)
+    with pytest.raises(_PowerFailure):
+        run(settings, input="-", input_format="txt")
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": BytesIO(texts.read_bytes())})())
+    assert fail_at() == []
+    assert run(settings, input="-", input_format="txt").num_documents == 7
+    assert [row["row"] for row in rows_of(settings["output"])] == list(range(7))
+
+
+def test_rows_are_on_disk_before_the_next_documents_are_read(settings, monkeypatch):
+    """Memory stays constant: a chunk is written before the input is read further."""
+    partial = Path(settings["output"] + ".partial")
+    written_when_read = []
+
+    class Lines(BytesIO):
+        def read1(self, size=-1):
+            written_when_read.append(partial.read_bytes().count(b"\n"))
+            return self.readline()
+
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": Lines(b"sound\n" * 6)})())
+    run(settings, input="-", input_format="txt", chunk_size=2)
+    # Two lines a chunk and one look at the end of the input.
+    assert written_when_read == [0, 0, 2, 2, 4, 4, 6]
