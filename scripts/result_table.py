@@ -49,6 +49,11 @@ SET_METRICS = (
     "P@1",
     "nDCG@5",
 )
+DOCUMENT_LIMITS = {
+    "max_train_documents": "the training documents",
+    "max_validation_documents": "the validation documents",
+    "max_eval_documents": "the documents of each other split",
+}
 SECONDS, MEMORY, PARAMETERS = "seconds", "peak_memory_mb", "parameters"
 # Of the training documents, where a recipe measures them.
 KL, TRAIN_KL = "label_dependency_kl", "train_label_dependency_kl"
@@ -261,6 +266,9 @@ def _notes(rows: Sequence[RowResults]) -> list[str]:
 
 def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
     runs, notes = [run for row in rows for run in row.runs], []
+    for setting, documents in DOCUMENT_LIMITS.items():
+        if any(run["recipe"].get(setting) for run in runs):
+            notes.append(f"Of {documents} the first {_by_value(rows, setting)} are used.")
     if any("micro_f1" in run["metrics"][SPLIT] for run in runs):
         gold = runs[0]["dataset"].get("num_distinct_sets")
         notes.append(
