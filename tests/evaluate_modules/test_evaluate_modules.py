@@ -28,13 +28,13 @@ def no_network(*args, **kwargs):
     raise AssertionError(f"network used: {args}")
 
 socket.socket.connect = socket.getaddrinfo = no_network
-start = time.monotonic()
+start = time.process_time()
 import evaluate
 from hf_xmtc.evaluate_modules import module_path
 answers = {}
 for name, kwargs in json.loads(sys.argv[1]).items():
     metric = evaluate.load(module_path(name))
-    seconds, start = time.monotonic() - start, time.monotonic()
+    seconds, start = time.process_time() - start, time.process_time()
     answers[name] = seconds, metric.compute(predictions=[[1], [2, 3]], references=[[], [5]], **kwargs)
 print(json.dumps(answers))
 """
@@ -90,7 +90,7 @@ def test_ac26_loads_by_path_offline_in_a_fresh_process(tmp_path):
     answers = json.loads(done.stdout.splitlines()[-1])
     for name in KWARGS:
         seconds, result = answers[name]
-        assert seconds < 10  # the first includes importing evaluate
+        assert seconds < 10  # of this process alone, whatever else runs; the first includes importing evaluate
         assert result["num_documents"] == 2
 
 

