@@ -6,10 +6,8 @@ in a new process for each. ``<output>.json`` holds the measurements, ``<output>.
 """
 
 import argparse
-import multiprocessing
 import statistics
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from benchmark_label_head import machine_description
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.models.cross_attention import CrossAttention
+from training_memory import in_new_process
 
 __all__ = ["CASES", "Case", "main", "measure"]
 
@@ -100,8 +99,7 @@ def measure(case: Case, repeats: int, threads: int) -> dict[str, Any]:
     # The first step brings in kernels.
     found = {f"{way}_ms": 1000 * statistics.median(times[1:]) for way, times in seconds.items()}
     for way in WAYS:
-        with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            found[f"{way}_mib"] = pool.submit(growth_mib, way, case, threads).result()
+        found[f"{way}_mib"] = in_new_process(growth_mib, way, case, threads)
     return {**found, "gradients_apart": apart}
 
 

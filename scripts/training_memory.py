@@ -5,6 +5,7 @@ Every measurement runs in a new process, so that its peak is its own.
 
 import multiprocessing
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from hf_xmtc.training.optimizer_options import build_optimizer, prepared_for_tra
 from hf_xmtc.training.trainer import XMTCTrainer
 from training_cases import OURS
 
-__all__ = ["StepSizes", "measure_memory", "measure_memory_in_new_process"]
+__all__ = ["StepSizes", "in_new_process", "measure_memory", "measure_memory_in_new_process"]
 
 MIB = 2**20
 POSITIVES = 5  # per document; AmazonCat-13K has 5.04
@@ -59,14 +60,19 @@ def measure_memory_in_new_process(way: str, sizes: StepSizes, threads: int) -> d
     Raises:
         MemoryError: If the process was killed, as happens where memory runs out.
     """
+    try:
+        return in_new_process(measure_memory, way, sizes, threads)
+    except BrokenProcessPool as error:
+        raise MemoryError(
+            f"The process with a step of {sizes.documents} documents × {sizes.num_labels:,} labels × {sizes.tokens} tokens was "
+            "killed, which is what comes of too little memory. Measure on a machine with more, or choose smaller sizes."
+        ) from error
+
+
+def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of a module answers in a process of its own, whose peak of memory is that of the function."""
     with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            return pool.submit(measure_memory, way, sizes, threads).result()
-        except BrokenProcessPool as error:
-            raise MemoryError(
-                f"The process with a step of {sizes.documents} documents × {sizes.num_labels:,} labels × {sizes.tokens} tokens was "
-                "killed, which is what comes of too little memory. Measure on a machine with more, or choose smaller sizes."
-            ) from error
+        return pool.submit(function, *arguments).result()
 
 
 def measure_memory(way: str, sizes: StepSizes, threads: int) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Every model family at tiny size: the contract tests run over this one list, so a new family is one entry here."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from transformers import AutoConfig
 
@@ -255,3 +256,14 @@ def what_can_be_asked_for(model, num_documents: int) -> dict[str, bool | torch.T
         "attention_labels": torch.tensor([[3, 0]] * num_documents),
     }
     return {name: value for name, value in asked.items() if name in inspect.signature(model.forward).parameters}
+
+
+def models_with_loss(family: Family, label_loss: str) -> Iterator[XMTCPreTrainedModel]:
+    """A model without and with CorNet that learns by a loss, its labels weighed differently where the loss weighs them."""
+    if family.has_own_loss:
+        pytest.skip("its loss is not chosen")
+    for num_blocks in (0, 2):
+        model = family.build(cornet_num_blocks=num_blocks, label_loss=label_loss, label_block_size=2)
+        if model.label_head.positive_weight is not None:
+            model.label_head.positive_weight.copy_(torch.arange(NUM_LABELS) + 1.0)
+        yield model

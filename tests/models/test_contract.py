@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 
-from models.families import LONG, NUM_LABELS, SHORT, assert_same, make_batch, overwrite_parameters
+from models.families import LONG, NUM_LABELS, SHORT, assert_same, make_batch, models_with_loss, overwrite_parameters
 
 EMPTY: list[int] = []
 
@@ -102,12 +102,7 @@ def test_ac29_half_precision_is_finite(model, dtype):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 @pytest.mark.parametrize("label_loss", ["bce", "propensity_bce", "asymmetric"])
 def test_ac29_half_precision_is_finite_with_every_label_loss_by_blocks(family, label_loss, dtype):
-    if family.has_own_loss:
-        pytest.skip("its loss is not chosen")
-    for num_blocks in (0, 2):
-        model = family.build(cornet_num_blocks=num_blocks, label_loss=label_loss, label_block_size=2)
-        if model.label_head.positive_weight is not None:
-            model.label_head.positive_weight.copy_(torch.arange(NUM_LABELS) + 1.0)
+    for model in models_with_loss(family, label_loss):
         batch = make_batch(model, [LONG, SHORT, EMPTY])
         labels = torch.tensor([[0, 3], [1, -100], [-100, -100]])
         best = model(**batch, top_k=1).top_labels[0]

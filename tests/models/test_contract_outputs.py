@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.families import LONG, NUM_LABELS, SHORT, assert_same, make_batch, what_can_be_asked_for
+from models.families import LONG, NUM_LABELS, SHORT, assert_same, make_batch, models_with_loss, what_can_be_asked_for
 
 # ---- outputs ---------------------------------------------------------------------------------------------------------------
 
@@ -68,12 +68,7 @@ def test_top_k_zero_gives_the_loss_alone_and_its_gradients(model):
 
 @pytest.mark.parametrize("label_loss", ["bce", "propensity_bce", "asymmetric"])
 def test_every_label_loss_is_the_same_with_and_without_logits(family, label_loss):
-    if family.has_own_loss:
-        pytest.skip("its loss is not chosen")
-    for num_blocks in (0, 2):
-        model = family.build(cornet_num_blocks=num_blocks, label_loss=label_loss, label_block_size=2)
-        if model.label_head.positive_weight is not None:
-            model.label_head.positive_weight.copy_(torch.arange(NUM_LABELS) + 1.0)
+    for model in models_with_loss(family, label_loss):
         batch, labels = make_batch(model, [SHORT, LONG]), torch.tensor([[0, 1], [4, -100]])
         losses, gradients = [], []
         for top_k in (None, 0, 2):

@@ -17,6 +17,7 @@ from transformers.data.data_collator import pad_without_fast_tokenizer_warning
 
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.models.pipeline_xmtc import DEFAULT_TOP_K
 
 from .document_files import STANDARD_INPUT, DocumentChunk, DocumentFile
 from .model_opening import (
@@ -32,9 +33,6 @@ from .prediction_files import PredictionRow, PredictionWriter, Progress
 from .processes import usable_cores
 
 __all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predict_texts"]
-
-
-DEFAULT_TOP_K = 5
 
 
 def _option(description: str, default: Any = MISSING) -> Any:

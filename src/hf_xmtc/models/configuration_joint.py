@@ -149,9 +149,14 @@ class JointConfig(XMTCConfig):
         return self.joint_embedding
 
     @property
+    def num_read_labels(self) -> int:
+        """Labels that are read beside a document."""
+        return self.num_labels
+
+    @property
     def num_label_tokens(self) -> int:
         """Tokens that the encoder reads behind every text: the labels, and the separator that closes them."""
-        return self.num_labels + int(self.sep_token_id is not None) if self.joint_embedding else 0
+        return self.num_read_labels + int(self.sep_token_id is not None) if self.joint_embedding else 0
 
     def activation_numbers_beside_encoder(self, num_tokens: int) -> int:
         """Numbers that a training step keeps of a document behind the encoder, roughly; for the estimate of memory."""

@@ -229,14 +229,8 @@ class LACOConfig(JointConfig):
                 )
 
     @property
-    def num_label_tokens(self) -> int:
-        if not self.num_candidates:
-            return super().num_label_tokens
-        return self.num_candidates + int(self.sep_token_id is not None)
-
-    @property
     def num_read_labels(self) -> int:
-        """Labels that are compared with a document: all, or as many as it has candidates."""
+        """All labels, or as many as a document has candidates."""
         return self.num_candidates or self.num_labels
 
     @property

@@ -5,10 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["CrossAttention", "CrossAttentionOutput"]
+from .block_sizes import labels_of_a_block
 
-# Answers of filters for a block of labels that are alive at a time.
-BLOCK_NUMBERS = {"cpu": 2**22, "other": 2**26}
+__all__ = ["CrossAttention", "CrossAttentionOutput"]
 
 
 class CrossAttentionOutput(NamedTuple):
@@ -88,7 +87,7 @@ class CrossAttention(nn.Module):
     def working_bytes(self, num_documents: int, num_tokens: int, num_labels: int, device: str) -> int:
         """Memory of the answers that are alive at a time, on a device of a type such as ``cpu``."""
         of_label = num_documents * num_tokens * self.conv.out_channels
-        return 4 * of_label * min(num_labels, _labels_of_a_block(of_label, device))
+        return 4 * of_label * min(num_labels, labels_of_a_block(of_label, device))
 
     def _strongest_answer(self, similarity: Tensor, is_label: Tensor | None) -> Tensor:
         """The maximum of the filters' answers over labels and filters, (B, D), for ``similarity`` (B, D, L)."""
@@ -116,7 +115,7 @@ class CrossAttention(nn.Module):
         tokens_spanned, labels_spanned = self.conv.kernel_size
         num_documents, num_tokens = len(padded), padded.shape[1] - tokens_spanned + 1
         num_labels = padded.shape[2] - labels_spanned + 1
-        block = _labels_of_a_block(num_documents * num_tokens * self.conv.out_channels, padded.device.type)
+        block = labels_of_a_block(num_documents * num_tokens * self.conv.out_channels, padded.device.type)
         found = []
         for start in range(0, num_labels, block):
             stop = min(start + block, num_labels)
@@ -129,7 +128,3 @@ class CrossAttention(nn.Module):
         answers, label_ids, filters = (torch.stack(parts) for parts in zip(*found, strict=True))  # (blocks, B, D)
         strongest, blocks = answers.max(dim=0)
         return strongest, label_ids.gather(0, blocks[None])[0], filters.gather(0, blocks[None])[0]
-
-
-def _labels_of_a_block(numbers_of_label: int, device: str) -> int:
-    return max(1, BLOCK_NUMBERS["cpu" if device == "cpu" else "other"] // max(1, numbers_of_label))

@@ -10,15 +10,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .block_sizes import labels_of_a_block
 from .initial_weights import reset_linear
 from .label_head_base import BaseLabelHead
 from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, LinearHead, RowUpdate
 
 __all__ = ["DocumentStates", "LabelAttentionHead", "attend"]
-
-# Numbers of scores, attention and what it reads for a block of labels where no block size is given.
-BLOCK_NUMBERS = {"cpu": 2**22, "other": 2**26}
 
 
 class DocumentStates(NamedTuple):
@@ -160,8 +158,7 @@ class LabelAttentionHead(BaseLabelHead):
         return 4 * numbers_per_label * self.num_labels <= self.memory_mib * 2**20
 
     def _block_size(self, numbers_per_label: int) -> int:
-        numbers = BLOCK_NUMBERS["cpu" if self.attention.weight.device.type == "cpu" else "other"]
-        return self.block_size or max(1, numbers // max(1, numbers_per_label))
+        return self.block_size or labels_of_a_block(numbers_per_label, self.attention.weight.device.type)
 
     # ---- labels ----------------------------------------------------------------------------------------------------------
 

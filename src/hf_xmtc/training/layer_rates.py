@@ -32,12 +32,10 @@ def layer_learning_rates(model: XMTCPreTrainedModel, learning_rate: float, decay
             "of their own. Leave it out, or choose a family with a backbone."
         )
     found = {f"backbone.{name}": LAYER.search(f".{name}") for name, _ in model.backbone.named_parameters()}
-    num_layers = max((int(match[1]) + 1 for match in found.values() if match is not None), default=0)
-    depths = {
-        name: int(match[1]) + 1 if match is not None else 0 if "embed" in name else num_layers
-        for name, match in found.items()
-    }
-    return {name: learning_rate * decay ** (num_layers + 2 - depth) for name, depth in depths.items()}
+    of_layers = {name: int(match[1]) + 1 for name, match in found.items() if match is not None}
+    top = max(of_layers.values(), default=0)
+    depths = {name: of_layers.get(name, 0 if "embed" in name else top) for name in found}
+    return {name: learning_rate * decay ** (top + 2 - depth) for name, depth in depths.items()}
 
 
 def with_layer_rates(groups: list[dict], model: XMTCPreTrainedModel, rates: dict[str, float]) -> list[dict]:
