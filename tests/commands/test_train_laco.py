@@ -212,6 +212,22 @@ def test_predict_finds_its_candidates_as_the_pipeline_does(mixed, tmp_path):
         predict_file(PredictArguments(**settings, output=str(tmp_path / "tags.jsonl")))
 
 
+def test_candidates_that_were_found_before_are_not_looked_for_again(mixed, train, unchecked, tmp_path, monkeypatch):
+    folder, _ = mixed
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("looked for again")
+
+    monkeypatch.setattr(CandidateGenerator, "candidates", refuse)
+    settings = {**SCRATCH, "model_family": "laco", "max_steps": 1}
+    overrides = {number: json.dumps({"backbone_config": SIZES, "num_candidates": number}) for number in (4, 3)}
+    train(tmp_path / "run", **{**settings, "config_overrides": overrides[4]})
+    before, after = (json.loads((run / "metrics.json").read_text())["train"] for run in (folder, tmp_path / "run"))
+    assert after["candidate_recall"] == before["candidate_recall"]
+    with pytest.raises(AssertionError, match="looked for again"):
+        train(tmp_path / "other", **{**settings, "config_overrides": overrides[3]})
+
+
 def test_candidates_that_do_not_fit_the_model_are_refused(mixed, tmp_path):
     folder, _ = mixed
     other = CandidateGenerator.fit(["cat", "song"], [[0], [1]], num_labels=2)

@@ -1,5 +1,7 @@
 """Candidates: property U16 of LACO's specification, loss and best labels, and U18 on the model."""
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from transformers import AutoConfig
@@ -12,18 +14,19 @@ from hf_xmtc.models.candidates import (
     places_among,
     training_candidates,
 )
+from hf_xmtc.models.cooccurrence_sampling import random_integers
 from models.families import make_batch
 from models.test_modeling_laco import BACKBONE, BATCH, build
 
 DRAWS = 4_000
 SEEDS = torch.arange(DRAWS)
-SHARES = torch.arange(1.0, 41.0)  # 40 labels, the last ones the most frequent
+COUNTS = torch.arange(1, 41)  # 40 labels, the last ones the most frequent
 GENERATED = torch.tensor([[30, 12, 5, 7, 1, 20, 33, 8, 2, 17]])  # best first
 
 
 def drawn(positives: list[int], rate: float, num_random: int = 3, generated: torch.Tensor = GENERATED) -> torch.Tensor:
     rows = torch.tensor([positives]).expand(DRAWS, -1)
-    return training_candidates(generated.expand(DRAWS, -1), rows, SEEDS, rate, num_random, SHARES)
+    return training_candidates(generated.expand(DRAWS, -1), rows, SEEDS, rate, num_random, COUNTS)
 
 
 def contains(candidates: torch.Tensor, label: int) -> torch.Tensor:
@@ -57,18 +60,30 @@ def test_random_labels_are_as_frequent_as_in_training_and_never_positives():
     assert counts[(others == 25) | (others == 39)].sum() == 0
     kept = (others != 25) & (others != 39)
     # Labels that cannot be taken are drawn again.
-    expected = SHARES[others[kept]] / SHARES[others[kept]].sum()
+    expected = COUNTS[others[kept]] / COUNTS[others[kept]].sum()
     assert (counts[kept] - expected).abs().max() < 0.012
+
+
+def test_rare_labels_are_drawn_among_more_positives_than_a_float32_can_count():
+    counts = torch.tensor([2**31, 1, 2**31, 1, 2**31])
+    bounds = counts.cumsum(0)
+    integers = random_integers(SEEDS, 50, bounds[-1])
+    assert integers.min() >= 0 and integers.max() < bounds[-1]
+    assert (integers % 2**8).unique().numel() == 2**8  # down to the last bit
+    edges = torch.tensor([0, 2**31 - 1, 2**31, 2**31 + 1, int(bounds[-1]) - 1])
+    with patch("hf_xmtc.models.candidates.random_integers", lambda seeds, *_, **__: edges[seeds, None].repeat(1, 4)):
+        found = training_candidates(torch.full((5, 1), -100), torch.full((5, 1), -100), torch.arange(5), 0.0, 1, counts)
+    assert found.flatten().tolist() == [0, 0, 1, 2, 4]
 
 
 def test_draws_do_not_depend_on_padding_or_neighbours_and_short_lists_are_padded():
     short = torch.tensor([[30, 12, -100, -100]])
     positives = torch.tensor([[25, -100]])
     seeds = torch.tensor([5])
-    alone = training_candidates(short, positives, seeds, 1.0, 1, SHARES)
+    alone = training_candidates(short, positives, seeds, 1.0, 1, COUNTS)
     wider = torch.cat([positives, torch.full((1, 3), -100)], dim=1).flip(1)
     both = training_candidates(
-        torch.cat([short, GENERATED[:, :4]]), torch.cat([wider, wider]), torch.tensor([5, 6]), 1.0, 1, SHARES
+        torch.cat([short, GENERATED[:, :4]]), torch.cat([wider, wider]), torch.tensor([5, 6]), 1.0, 1, COUNTS
     )
     assert torch.equal(both[0], alone[0])
     assert {30, 12, 25} <= set(alone[0].tolist())

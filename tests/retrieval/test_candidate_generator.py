@@ -38,7 +38,7 @@ def votes_one_by_one(texts: list[str], left_out: bool) -> tuple[np.ndarray, np.n
 @pytest.mark.parametrize("left_out", [False, True])
 def test_votes_are_the_similarities_of_the_nearest_texts(generator, left_out):
     texts = TEXTS if left_out else NEW
-    ids, votes = generator.candidates(texts, 6, leave_out_itself=left_out)
+    ids, votes = generator.candidates(texts, 6, training_rows=range(60) if left_out else None)
     expected, tied = votes_one_by_one(texts, left_out)
     assert tied.mean() < 0.5
     found = np.sort(votes, axis=1)[~tied]
@@ -58,18 +58,20 @@ def test_u16_a_training_text_does_not_vote_for_itself():
     texts, labels = ["a b c", "a b c", "x y z"], [[0], [1], [2]]
     generator = CandidateGenerator.fit(texts, labels, num_labels=3, num_neighbors=1, min_document_frequency=1)
     assert generator.candidates(texts, 1)[0][2].tolist() == [2]
-    left_out, votes = generator.candidates(texts, 3, leave_out_itself=True)
+    left_out, votes = generator.candidates(texts, 3, training_rows=range(3))
     assert left_out[0, 0] == 1 and left_out[1, 0] == 0  # each by the other
     assert votes[2].max() < 1e-5  # nobody else has its words: by frequency
 
 
 def test_blocks_and_saving_change_nothing(generator, tmp_path, monkeypatch):
-    expected = generator.candidates(TEXTS, 4, leave_out_itself=True)
+    expected = generator.candidates(TEXTS, 4, training_rows=range(60))
+    some = generator.candidates([TEXTS[7], TEXTS[3]], 4, training_rows=[7, 3])
+    np.testing.assert_array_equal(some[0], expected[0][[7, 3]])
     generator.save_pretrained(tmp_path)
     loaded = CandidateGenerator.from_pretrained(tmp_path)
     monkeypatch.setattr("hf_xmtc.retrieval.candidate_generator.BLOCK_NUMBERS", 60 * 7)
     for found in (generator, loaded):
-        ids, votes = found.candidates(TEXTS, 4, leave_out_itself=True)
+        ids, votes = found.candidates(TEXTS, 4, training_rows=range(60))
         np.testing.assert_array_equal(ids, expected[0])
         np.testing.assert_allclose(votes, expected[1], rtol=1e-5)
     assert {path.name for path in (tmp_path / "candidates").iterdir()} == {"candidates.safetensors", "candidates.json"}
@@ -100,7 +102,12 @@ def test_labels_beyond_the_models_are_left_out():
     ("call", "message"),
     [
         (lambda g: g.candidates(NEW, 0), "k=0, but a text gets at least 1 candidate"),
-        (lambda g: g.candidates(NEW, 3, leave_out_itself=True), "with 15 texts, but the training texts are 60"),
+        (
+            lambda g: g.candidates(NEW, 3, training_rows=range(60)),
+            "training_rows holds 60 numbers, 0 to 59, for 15 texts, but they are rows of 60 training texts",
+        ),
+        (lambda g: g.candidates(NEW[:2], 3, training_rows=[0, 60]), "2 numbers, 0 to 60, for 2 texts"),
+        (lambda g: g.candidates(NEW[:1], 3, training_rows=[-1]), "1 numbers, -1 to 0, for 1 texts"),
         (lambda g: CandidateGenerator.fit(TEXTS, LABELS[:2], 6), "60 texts and labels of 2"),
         (lambda g: CandidateGenerator.fit(TEXTS, LABELS, 6, num_neighbors=0), "num_neighbors=0"),
     ],

@@ -1,7 +1,10 @@
 """Candidates as columns of a data set, and what the generator and the model are worth alone."""
 
+import hashlib
+import json
+
 import numpy as np
-from datasets import DatasetDict, List, Value
+from datasets import Dataset, DatasetDict, Features, List, Value, concatenate_datasets
 
 from hf_xmtc.data import LabelInfo
 from hf_xmtc.metrics import ranking_report
@@ -11,6 +14,8 @@ from hf_xmtc.training.candidates import CANDIDATES, VOTES, tune_generator_share
 
 __all__ = ["add_candidates", "mix_with_generator"]
 
+# Raised when the same texts would get other candidates, so that old caches are not reused.
+_VERSION = 1
 REPORTED = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5")
 
 
@@ -19,7 +24,8 @@ def add_candidates(
 ) -> tuple[DatasetDict, CandidateGenerator, dict[str, dict[str, float]]]:
     """Add the columns ``candidate_ids`` and ``candidate_votes`` to every split, from the labels of the nearest training texts.
 
-    A training text's own labels do not vote for its candidates.
+    A training text's own labels do not vote for its candidates. The columns are cached beside the data, so a run that is resumed
+    and processes after the first find them there.
 
     Args:
         data: Splits with texts and labels.
@@ -37,21 +43,42 @@ def add_candidates(
     generator.labels_digest = info.names.digest()
     columns, report = {}, {}
     for split, rows in data.items():
-        ids, votes = generator.candidates(
-            rows["text"], num_candidates, leave_out_itself=split == "train", show_progress=True
-        )
-        with_ids = tokenized[split].add_column(CANDIDATES, list(ids.astype(np.int32)), feature=List(Value("int32")))
-        columns[split] = with_ids.add_column(VOTES, list(votes), feature=List(Value("float32")))
+        found = _found(generator, rows, data["train"], num_candidates, is_training=split == "train")
+        columns[split] = concatenate_datasets([tokenized[split], found], axis=1)
         labels = rows["labels"][:]
         if any(labels):
-            found = ranking_report(ids, labels, ks=(1, 3, 5), ignore_unseen=ignore_unseen)
-            own = {f"generator_{name}": found[name] for name in REPORTED}
+            ids = np.asarray(found.with_format("numpy")[CANDIDATES][:])
+            ranking = ranking_report(ids, labels, ks=(1, 3, 5), ignore_unseen=ignore_unseen)
+            own = {f"generator_{name}": ranking[name] for name in REPORTED}
             report[split] = {
                 "candidate_recall": candidate_recall(ids, labels, ignore_unseen),
                 "num_candidates": ids.shape[1],
                 **own,
             }
     return DatasetDict(columns), generator, report
+
+
+def _found(
+    generator: CandidateGenerator, rows: Dataset, training: Dataset, num_candidates: int, is_training: bool
+) -> Dataset:
+    """The columns alone, computed or from their cache."""
+
+    def find(texts: list[str], places: list[int]) -> dict[str, np.ndarray]:
+        ids, votes = generator.candidates(texts, num_candidates, training_rows=places if is_training else None)
+        return {CANDIDATES: ids.astype(np.int32), VOTES: votes}
+
+    settings = [generator.num_neighbors, generator.labels_digest, num_candidates, is_training]
+    parts = [_VERSION, training._fingerprint, rows._fingerprint, *settings]
+    return rows.map(
+        find,
+        input_columns="text",
+        with_indices=True,
+        batched=True,
+        remove_columns=rows.column_names,
+        features=Features({CANDIDATES: List(Value("int32")), VOTES: List(Value("float32"))}),
+        new_fingerprint=hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest(),
+        desc="Candidates",
+    )
 
 
 def mix_with_generator(trainer: XMTCTrainer, tokenized: DatasetDict) -> tuple[str, dict[str, dict[str, float]]]:

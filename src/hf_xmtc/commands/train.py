@@ -109,7 +109,8 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         from .candidate_columns import add_candidates, mix_with_generator
 
         unseen = info.num_labels if args.ignore_unseen_labels else None
-        tokenized, generator, of_parts = add_candidates(data, tokenized, info, recipe.model.num_candidates, unseen)
+        with args.main_process_first(desc="finding candidates"):
+            tokenized, generator, of_parts = add_candidates(data, tokenized, info, recipe.model.num_candidates, unseen)
 
     settings = {
         **recipe.to_dict(),

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from .cooccurrence_sampling import uniform_numbers
+from .cooccurrence_sampling import random_integers, uniform_numbers
 
 __all__ = ["LabelTerm", "best_candidates", "candidate_loss", "log_scores", "places_among", "training_candidates"]
 
@@ -93,7 +93,7 @@ def training_candidates(
     seeds: Tensor,
     injection_rate: float,
     num_random: int,
-    label_shares: Tensor,
+    label_counts: Tensor,
 ) -> Tensor:
     """What a training document's candidates are made of: the generator's list, missing positives, random labels.
 
@@ -108,7 +108,7 @@ def training_candidates(
         seeds: One number per document and visit, (B,).
         injection_rate: Chance of a missing positive to be put in.
         num_random: Random labels.
-        label_shares: Share of each label among all positives of the training data, (L,).
+        label_counts: Training documents with each label, (L,) int64; more than none in all.
 
     Returns:
         (B, C).
@@ -121,11 +121,10 @@ def training_candidates(
     # Numbers of as many streams, for the same reason: their places count.
     chances = uniform_numbers(seeds, positives.shape[1], stream=2)
     injected = positives.masked_fill(_is_among(positives, candidate_ids) | (chances >= injection_rate), -100)
-    bounds = label_shares.cumsum(0)
+    bounds = label_counts.cumsum(0)
     # More than are wanted, because frequent labels are drawn twice, or are candidates already.
     num_draws = 4 * num_random
-    drawn = torch.searchsorted(bounds / bounds[-1], uniform_numbers(seeds, num_draws, stream=3))
-    drawn = drawn.clamp(max=len(label_shares) - 1)
+    drawn = torch.searchsorted(bounds, random_integers(seeds, num_draws, bounds[-1], stream=3), right=True)
     # A random label must not tell a positive that was not put in, nor stand twice.
     drawn = drawn.masked_fill(_is_among(drawn, positives) | _is_among(drawn, candidate_ids), -100)
     earlier = torch.ones(num_draws, num_draws, dtype=torch.bool, device=drawn.device).tril(-1)

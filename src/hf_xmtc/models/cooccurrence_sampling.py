@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .label_positives import mark_positives
 
-__all__ = ["LabelPairs", "draw_given", "draw_pairs", "mix_seeds", "uniform_numbers"]
+__all__ = ["LabelPairs", "draw_given", "draw_pairs", "mix_seeds", "random_integers", "uniform_numbers"]
 
 # SplitMix64 (Steele, Lea and Flood, 2014), in the signed integers that torch has.
 _UNSIGNED_STEP = 0x9E3779B97F4A7C15
@@ -38,9 +38,15 @@ def mix_seeds(seeds: Tensor, number: int) -> Tensor:
 
 def uniform_numbers(seeds: Tensor, count: int, stream: int = 0) -> Tensor:
     """Numbers in [0, 1), (B, count), that depend on the seeds (B,) and the stream alone."""
-    places = torch.arange(1, count + 1, device=seeds.device)
-    numbers = _scrambled(mix_seeds(seeds, stream)[:, None] + places * _signed(_UNSIGNED_STEP))
-    return _shifted(numbers, 40).float() / 2**24
+    return _shifted(_numbers(seeds, count, stream), 40).float() / 2**24  # as many bits as a float32 has
+
+
+def random_integers(seeds: Tensor, count: int, below: Tensor, stream: int = 0) -> Tensor:
+    """Integers from 0 up to a number, (B, count) int64, that depend on the seeds (B,) and the stream alone.
+
+    Exact for numbers that a float32 cannot count up to, such as the positives of millions of documents.
+    """
+    return _shifted(_numbers(seeds, count, stream), 1) % below
 
 
 def draw_pairs(
@@ -144,6 +150,11 @@ def _not_among(ordered: Tensor, place: Tensor, num_labels: int) -> Tensor:
     # Before the irrelevant label of place r stand all positives q_i with q_i - i <= r.
     before = ordered - torch.arange(ordered.shape[1], device=ordered.device) <= place[:, None]
     return place + (before & (ordered < num_labels)).sum(dim=1)
+
+
+def _numbers(seeds: Tensor, count: int, stream: int) -> Tensor:
+    places = torch.arange(1, count + 1, device=seeds.device)
+    return _scrambled(mix_seeds(seeds, stream)[:, None] + places * _signed(_UNSIGNED_STEP))
 
 
 def _scrambled(numbers: Tensor) -> Tensor:

@@ -111,29 +111,31 @@ class CandidateGenerator:
         return self.labels.shape[1]
 
     def candidates(
-        self, texts: Sequence[str], k: int, leave_out_itself: bool = False, show_progress: bool = False
+        self, texts: Sequence[str], k: int, training_rows: Sequence[int] | None = None, show_progress: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k best labels of each text.
 
         Args:
             texts: M texts.
             k: Candidates per text.
-            leave_out_itself: The texts are the training texts in their order, and none may vote for itself: only so are its
-                candidates as good and as bad as those of a new text.
+            training_rows: The texts are these ones of the training texts, (M,), and none may vote for itself: only so are its
+                candidates as good and as bad as those of a new text. ``range(N)`` for all of them.
             show_progress: Show a progress bar on a terminal.
 
         Returns:
             Label ids, (M, min(k, L)) int64, best first, equal votes going to the lower id; and their votes, from 0 to 1, float32.
 
         Raises:
-            ValueError: If k is below 1, or a text should be left out and the texts are not the training texts.
+            ValueError: If k is below 1, or there is not one row per text, or a row is none of a training text.
         """
         if k < 1:
             raise ValueError(f"k={k}, but a text gets at least 1 candidate.")
-        if leave_out_itself and len(texts) != self.documents.shape[0]:
+        own = None if training_rows is None else np.asarray(training_rows, dtype=np.int64)
+        num_training = self.documents.shape[0]
+        if own is not None and (len(own) != len(texts) or (own < 0).any() or (own >= num_training).any()):
             raise ValueError(
-                f"leave_out_itself=True with {len(texts)} texts, but the training texts are {self.documents.shape[0]}. Give all of "
-                "them in their order, or leave it out for other texts."
+                f"training_rows holds {len(own)} numbers, {own.min(initial=0)} to {own.max(initial=0)}, for {len(texts)} texts, but they are "
+                f"rows of {num_training} training texts, one for each text. Leave it out for other texts."
             )
         k = min(k, self.num_labels)
         ids, votes = np.empty((len(texts), k), dtype=np.int64), np.empty((len(texts), k), dtype=np.float32)
@@ -141,8 +143,7 @@ class CandidateGenerator:
         for start in tqdm(range(0, len(texts), step), desc="Candidates", disable=None if show_progress else True):
             part = slice(start, min(start + step, len(texts)))
             queries = csr_array(self.vectorizer.transform(texts[part]))
-            own = np.arange(part.start, part.stop) if leave_out_itself else None
-            scores = self._votes(queries, own)
+            scores = self._votes(queries, None if own is None else own[part])
             found = exact_topk(torch.from_numpy(scores), k)
             votes[part], ids[part] = found[0].numpy(), found[1].numpy()
         return ids, votes

@@ -38,10 +38,10 @@ def with_training_candidates(trainer: "XMTCTrainer", inputs: dict[str, Any]) -> 
     else:
         seeds = mix_seeds(seeds, trainer.current_epoch)  # anew at each visit, whatever the auxiliary tasks do
     rate = injection_rate(trainer.state.global_step, max(1, trainer.state.max_steps), args.injection_share)
-    shares = _label_shares(trainer).to(candidates.device)
+    counts = _label_counts(trainer).to(candidates.device)
     positives = positive_ids(inputs["labels"], trainer.num_labels)
     inputs = {name: value for name, value in inputs.items() if name != VOTES}  # they count in scores alone
-    inputs[CANDIDATES] = training_candidates(candidates, positives, seeds, rate, args.num_random_candidates, shares)
+    inputs[CANDIDATES] = training_candidates(candidates, positives, seeds, rate, args.num_random_candidates, counts)
     return inputs
 
 
@@ -77,6 +77,6 @@ def tune_generator_share(trainer: "XMTCTrainer", dataset: Dataset) -> tuple[dict
     return found, output.metrics
 
 
-def _label_shares(trainer: "XMTCTrainer") -> Tensor:
+def _label_counts(trainer: "XMTCTrainer") -> Tensor:
     counts = trainer.evaluation.label_counts
-    return torch.ones(trainer.num_labels) if counts is None else torch.as_tensor(counts, dtype=torch.float32)
+    return torch.as_tensor(np.ones(trainer.num_labels) if counts is None else counts, dtype=torch.int64)
