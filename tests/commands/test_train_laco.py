@@ -154,20 +154,20 @@ def test_label_tokens_are_asked_for_only_where_labels_are_read(train, unchecked,
 
 def test_a_model_of_candidates_is_trained_beside_its_generator_and_opens_again(train, tmp_path):
     folder = tmp_path / "run"
-    overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4, "label_term": True, "auxiliary_task": "clcp"})
+    overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 2, "label_term": True, "auxiliary_task": "clcp"})
     train(folder, **{**SCRATCH, "config_overrides": overrides}, model_family="laco", num_random_candidates=1)
     check_model_folder(folder).raise_for_problems()
     metrics = json.loads((folder / "metrics.json").read_text())["test"]
-    assert 0.5 < metrics["candidate_recall"] <= 1 and metrics["num_candidates"] == 4
-    assert metrics["R@5"] <= metrics["candidate_recall"] + 1e-9
+    assert 0.5 < metrics["candidate_recall"] < 1 and metrics["num_candidates"] == 2
+    assert metrics["R@5"] == pytest.approx(metrics["candidate_recall"])  # of five labels that are kept two are candidates
     assert {"generator_nDCG@5", "generator_P@1"} <= set(metrics)
     generator = CandidateGenerator.from_pretrained(folder)
-    ids, _ = generator.candidates(["cat song"], 4)
+    ids, _ = generator.candidates(["cat song"], 2)
     names = json.loads((folder / "labels.json").read_text())
     chosen = [names[label] for label in ids[0]]
     tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
     assert {answer["label"] for answer in tagger("cat song", candidates=chosen, top_k=None)} == set(chosen)
-    with pytest.raises(ValueError, match="num_candidates=4.*and none were given"):
+    with pytest.raises(ValueError, match="num_candidates=2.*and none were given"):
         tagger("cat song")
     assert tagger("cat song", candidates=generator, top_k=None) == tagger("cat song", candidates=chosen, top_k=None)
 

@@ -35,6 +35,18 @@ def test_a_half_precision_checkpoint_opens_in_its_own_precision(family, tmp_path
     assert type(model).from_pretrained(tmp_path, dtype=torch.float32).dtype == torch.float32
 
 
+def test_a_step_under_bfloat16_autocast_is_near_one_in_float32(model):
+    batch, labels = make_batch(model, [SHORT, LONG]), torch.tensor([[0, 2], [1, -100]])
+    expected = model(**batch, labels=labels)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model(**batch, labels=labels)
+        scores = model(**batch, top_k=NUM_LABELS).top_scores
+    assert scores.isfinite().all()
+    torch.testing.assert_close(found.loss.float(), expected.loss, rtol=0.05, atol=0.01)
+    found.loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
 # ---- documents and batches -------------------------------------------------------------------------------------------------
 
 

@@ -69,6 +69,7 @@ def test_blocks_and_saving_change_nothing(generator, tmp_path, monkeypatch):
     np.testing.assert_array_equal(some[0], expected[0][[7, 3]])
     generator.save_pretrained(tmp_path)
     loaded = CandidateGenerator.from_pretrained(tmp_path)
+    assert loaded.digest() == generator.digest()
     monkeypatch.setattr("hf_xmtc.retrieval.candidate_generator.BLOCK_NUMBERS", 60 * 7)
     for found in (generator, loaded):
         ids, votes = found.candidates(TEXTS, 4, training_rows=range(60))
@@ -104,10 +105,10 @@ def test_labels_beyond_the_models_are_left_out():
         (lambda g: g.candidates(NEW, 0), "k=0, but a text gets at least 1 candidate"),
         (
             lambda g: g.candidates(NEW, 3, training_rows=range(60)),
-            "training_rows holds 60 numbers, 0 to 59, for 15 texts, but they are rows of 60 training texts",
+            "holds 60 rows for 15 texts, 0 of them none of the 60",
         ),
-        (lambda g: g.candidates(NEW[:2], 3, training_rows=[0, 60]), "2 numbers, 0 to 60, for 2 texts"),
-        (lambda g: g.candidates(NEW[:1], 3, training_rows=[-1]), "1 numbers, -1 to 0, for 1 texts"),
+        (lambda g: g.candidates(NEW[:2], 3, training_rows=[0, 60]), "1 of them, such as 60, none of the 60"),
+        (lambda g: g.candidates(NEW[:1], 3, training_rows=[-1]), "1 of them, such as -1, none of the 60"),
         (lambda g: CandidateGenerator.fit(TEXTS, LABELS[:2], 6), "60 texts and labels of 2"),
         (lambda g: CandidateGenerator.fit(TEXTS, LABELS, 6, num_neighbors=0), "num_neighbors=0"),
     ],

@@ -1,11 +1,15 @@
-"""Scheduled injection of positives that the generator has missed, through the trainer."""
+"""Candidates in training and evaluation: scheduled injection of positives that the generator has missed, resuming."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from interrupted_runs import EIGHT, EVERY_THREE_STEPS, InterruptAt, Interrupted, largest_difference
 
-from hf_xmtc import XMTCTrainingArguments
+from hf_xmtc import LACOConfig, LACOForXMTC, XMTCTrainer, XMTCTrainingArguments
+from hf_xmtc.data import label_info_of, tokenize_dataset
+from hf_xmtc.tokenization import train_word_tokenizer
 from hf_xmtc.training.candidates import CANDIDATES, injection_rate, with_training_candidates
 from hf_xmtc.training.document_seeds import SEEDS
 
@@ -36,6 +40,65 @@ def test_a_missed_positive_is_put_in_at_the_beginning_alone(step, found):
     assert not torch.equal(with_training_candidates(trainer, inputs)[CANDIDATES], candidates)  # anew at each visit
     del inputs[SEEDS]  # a stream has none, and numbers are drawn
     assert with_training_candidates(trainer, inputs)[CANDIDATES].shape == (50, 4)
+
+
+# ---- through the trainer ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def candidate_trainer(corpus, tmp_path):
+    """A LACO with both tasks, of three candidates that are drawn at random, or of all labels."""
+    tokenizer = train_word_tokenizer(corpus["train"]["text"], num_cls_tokens=1, max_length=16, min_document_frequency=1)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+
+    def columns(rows):
+        tokenized, _ = tokenize_dataset(rows, tokenizer, 16)
+        ids = np.random.default_rng(0).random((len(rows), 6)).argsort(axis=1)[:, :3]
+        return tokenized.add_column(CANDIDATES, ids.tolist())
+
+    def make(output="run", num_candidates=3, callbacks=None, **settings) -> XMTCTrainer:
+        config = {"num_candidates": num_candidates, "auxiliary_task": "both", "cross_attention_channels": 4}
+        torch.manual_seed(0)
+        model = LACOForXMTC(
+            LACOConfig.for_tokenizer(tokenizer, label_names=label_info_of(corpus).names, backbone_config=sizes, **config)
+        )
+        splits = [columns(rows) for rows in (corpus["train"].select(range(8)), corpus["test"])]
+        if not num_candidates:
+            splits = [rows.remove_columns(CANDIDATES) for rows in splits]
+        fixed = {"use_cpu": True, "disable_tqdm": True, "dataloader_pin_memory": False, "save_total_limit": None}
+        args = XMTCTrainingArguments(
+            output_dir=str(tmp_path / output), **{**fixed, **EIGHT, **EVERY_THREE_STEPS, **settings}
+        )
+        return XMTCTrainer(model, args, *splits, processing_class=tokenizer, callbacks=callbacks)
+
+    return make
+
+
+def test_u16_in_evaluation_the_model_gets_the_columns_candidates_and_no_positives_beside(candidate_trainer):
+    trainer = candidate_trainer()
+    rows = trainer.eval_dataset
+    missed = [set(truth) - set(ids) for truth, ids in zip(rows["labels"][:], rows[CANDIDATES][:], strict=True)]
+    assert sum(map(len, missed)) > 3
+    seen = []
+    trainer.model.register_forward_pre_hook(
+        lambda module, args, inputs: seen.extend(map(tuple, inputs[CANDIDATES].tolist())), with_kwargs=True
+    )
+    output = trainer.predict(rows)
+    assert sorted(seen) == sorted(map(tuple, rows[CANDIDATES][:]))
+    for kept, ids in zip(output.predictions[1][:, :3].tolist(), rows[CANDIDATES][:], strict=True):
+        assert set(kept) == set(ids)
+
+
+@pytest.mark.parametrize(("num_candidates", "accumulation"), [(3, 1), (0, 2)])
+def test_ac21_a_resumed_run_draws_what_an_uninterrupted_one_does(candidate_trainer, num_candidates, accumulation):
+    settings = {"num_candidates": num_candidates, "gradient_accumulation_steps": accumulation}
+    whole = candidate_trainer("whole", **settings)
+    whole.train()
+    with pytest.raises(Interrupted):
+        candidate_trainer("parts", callbacks=[InterruptAt(5)], **settings).train()
+    resumed = candidate_trainer("parts", **settings)
+    resumed.train(resume_from_checkpoint=True)
+    assert largest_difference(whole.model, resumed.model) <= 1e-6
 
 
 @pytest.mark.parametrize("settings", [{"num_random_candidates": -1}, {"injection_share": 1.5}])

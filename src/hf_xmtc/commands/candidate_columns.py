@@ -43,7 +43,7 @@ def add_candidates(
     generator.labels_digest = info.names.digest()
     columns, report = {}, {}
     for split, rows in data.items():
-        found = _found(generator, rows, data["train"], num_candidates, is_training=split == "train")
+        found = _found(generator, rows, num_candidates, is_training=split == "train")
         columns[split] = concatenate_datasets([tokenized[split], found], axis=1)
         labels = rows["labels"][:]
         if any(labels):
@@ -58,17 +58,14 @@ def add_candidates(
     return DatasetDict(columns), generator, report
 
 
-def _found(
-    generator: CandidateGenerator, rows: Dataset, training: Dataset, num_candidates: int, is_training: bool
-) -> Dataset:
+def _found(generator: CandidateGenerator, rows: Dataset, num_candidates: int, is_training: bool) -> Dataset:
     """The columns alone, computed or from their cache."""
 
     def find(texts: list[str], places: list[int]) -> dict[str, np.ndarray]:
         ids, votes = generator.candidates(texts, num_candidates, training_rows=places if is_training else None)
         return {CANDIDATES: ids.astype(np.int32), VOTES: votes}
 
-    settings = [generator.num_neighbors, generator.labels_digest, num_candidates, is_training]
-    parts = [_VERSION, training._fingerprint, rows._fingerprint, *settings]
+    parts = [_VERSION, generator.digest(), rows._fingerprint, num_candidates, is_training]
     return rows.map(
         find,
         input_columns="text",

@@ -27,7 +27,7 @@ class LabelTerm(nn.Module):
 
 
 def log_scores(logits: Tensor, votes: Tensor | None = None, generator_share: float = 0.0) -> Tensor:
-    """Logarithms of candidates' scores, (B, C): of σ(l), or of σ(l)^(1 - s) · g^s with what the generator said of them.
+    """Logarithms of candidates' scores, (B, C), in float32 or wider: of σ(l), or of σ(l)^(1 - s) · g^s with what the generator said of them.
 
     Args:
         logits: l, (B, C).
@@ -36,11 +36,11 @@ def log_scores(logits: Tensor, votes: Tensor | None = None, generator_share: flo
 
     Source: our design (a geometric mean of two models' probabilities).
     """
-    scores = nn.functional.logsigmoid(logits)
+    # Half precision would tell neither high logits apart nor the small votes of rare labels.
+    scores = nn.functional.logsigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32)))
     if votes is None or not generator_share:
         return scores
-    # Half precision would not tell the small votes of rare labels apart.
-    votes = votes.to(torch.promote_types(votes.dtype, torch.float32))
+    votes = votes.to(scores.dtype)
     return (1 - generator_share) * scores + generator_share * votes.clamp(min=torch.finfo(votes.dtype).tiny).log()
 
 

@@ -7,6 +7,7 @@ from .label_head_base import BaseLabelHead, loss_divisor
 from .label_positives import mark_positives
 from .label_scorer import LabelMatrix, LinearHead
 from .linear_chain_crf import LinearChainCRF
+from .mixed_precision import in_autocast_type
 
 __all__ = ["SequenceTagHead"]
 
@@ -37,7 +38,7 @@ class SequenceTagHead(BaseLabelHead):
 
     def emissions(self, hidden: Tensor) -> Tensor:
         """Scores of no and yes for each label, (B, L, 2)."""
-        states, _ = self.lstm(self.dropout(hidden))
+        states, _ = self.lstm(in_autocast_type(self.dropout(hidden)))
         return self.output(self.dropout(states))
 
     def best_set(self, hidden: Tensor) -> Tensor:

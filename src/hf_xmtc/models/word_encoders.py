@@ -11,6 +11,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from .aligned_words import AlignedWords, align_words
 from .configuration_word_level import WordLevelConfig
 from .initial_weights import reset_linear
+from .mixed_precision import in_autocast_type
 from .modeling_xmtc import XMTCPreTrainedModel
 
 __all__ = ["BiLSTM", "WordEmbedding", "WordLevelModel"]
@@ -50,7 +51,8 @@ class BiLSTM(GradientCheckpointingLayer):
 
     def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
         """Return the states of both directions, (B, T, 2H), zero behind the ``lengths`` (B,) first positions."""
-        cells, hidden = (state.contiguous() for state in self.initial_state.expand(-1, len(embedded), -1).chunk(2))
+        embedded, start = in_autocast_type(embedded), in_autocast_type(self.initial_state)
+        cells, hidden = (state.contiguous() for state in start.expand(-1, len(embedded), -1).chunk(2))
         run = self._run_one_way if embedded.device.type == "cpu" else self._run_packed
         return self.dropout(run(embedded, lengths, hidden, cells))
 

@@ -1,5 +1,6 @@
 """`CandidateGenerator`: a text's likely labels are those of the training texts that share its words."""
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ from huggingface_hub.errors import EntryNotFoundError
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
-from tqdm import tqdm
 
 from hf_xmtc.metrics.label_sets import LabelSetsLike, label_sets
 from hf_xmtc.models.label_topk import exact_topk
@@ -110,8 +110,24 @@ class CandidateGenerator:
         """Labels L."""
         return self.labels.shape[1]
 
+    def digest(self) -> str:
+        """A number for what candidates depend on: words, their weights, the training texts and their labels."""
+        found = hashlib.blake2b(json.dumps([self.num_labels, self.num_neighbors, self._words()]).encode(), digest_size=16)
+        for array in self._arrays().values():
+            found.update(np.ascontiguousarray(array))
+        return found.hexdigest()
+
+    def _words(self) -> list[str]:
+        return sorted(self.vectorizer.vocabulary_, key=self.vectorizer.vocabulary_.get)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = {"idf": self.vectorizer.idf_.astype(np.float32), "documents.data": self.documents.data}
+        for name, matrix in (("documents", self.documents), ("labels", self.labels)):
+            arrays |= {f"{name}.indptr": matrix.indptr.astype(np.int64), f"{name}.indices": matrix.indices.astype(np.int32)}
+        return arrays
+
     def candidates(
-        self, texts: Sequence[str], k: int, training_rows: Sequence[int] | None = None, show_progress: bool = False
+        self, texts: Sequence[str], k: int, training_rows: Sequence[int] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k best labels of each text.
 
@@ -120,7 +136,6 @@ class CandidateGenerator:
             k: Candidates per text.
             training_rows: The texts are these ones of the training texts, (M,), and none may vote for itself: only so are its
                 candidates as good and as bad as those of a new text. ``range(N)`` for all of them.
-            show_progress: Show a progress bar on a terminal.
 
         Returns:
             Label ids, (M, min(k, L)) int64, best first, equal votes going to the lower id; and their votes, from 0 to 1, float32.
@@ -132,15 +147,17 @@ class CandidateGenerator:
             raise ValueError(f"k={k}, but a text gets at least 1 candidate.")
         own = None if training_rows is None else np.asarray(training_rows, dtype=np.int64)
         num_training = self.documents.shape[0]
-        if own is not None and (len(own) != len(texts) or (own < 0).any() or (own >= num_training).any()):
+        wrong = [] if own is None else own[(own < 0) | (own >= num_training)].tolist()
+        if own is not None and (len(own) != len(texts) or wrong):
+            such = f", such as {wrong[0]}," if wrong else ""
             raise ValueError(
-                f"training_rows holds {len(own)} numbers, {own.min(initial=0)} to {own.max(initial=0)}, for {len(texts)} texts, but they are "
-                f"rows of {num_training} training texts, one for each text. Leave it out for other texts."
+                f"training_rows holds {len(own)} rows for {len(texts)} texts, {len(wrong)} of them{such} none of the {num_training} training "
+                "texts. Give one for each text, or leave it out for other texts."
             )
         k = min(k, self.num_labels)
         ids, votes = np.empty((len(texts), k), dtype=np.int64), np.empty((len(texts), k), dtype=np.float32)
         step = max(1, BLOCK_NUMBERS // max(self.documents.shape[0], self.num_labels))
-        for start in tqdm(range(0, len(texts), step), desc="Candidates", disable=None if show_progress else True):
+        for start in range(0, len(texts), step):
             part = slice(start, min(start + step, len(texts)))
             queries = csr_array(self.vectorizer.transform(texts[part]))
             scores = self._votes(queries, None if own is None else own[part])
@@ -163,17 +180,12 @@ class CandidateGenerator:
         """Write ``candidates.safetensors`` and ``candidates.json`` into the folder ``candidates`` of a model folder."""
         folder = Path(model_folder) / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        arrays = {"idf": self.vectorizer.idf_.astype(np.float32)}
-        for name, matrix in (("documents", self.documents), ("labels", self.labels)):
-            arrays |= {f"{name}.indptr": matrix.indptr.astype(np.int64), f"{name}.indices": matrix.indices.astype(np.int32)}
-        arrays["documents.data"] = self.documents.data
-        save_file(arrays, folder / ARRAYS_FILE)
-        words = sorted(self.vectorizer.vocabulary_, key=self.vectorizer.vocabulary_.get)
+        save_file(self._arrays(), folder / ARRAYS_FILE)
         settings = {
             "num_labels": self.num_labels,
             "labels_digest": self.labels_digest,
             "num_neighbors": self.num_neighbors,
-            "words": words,
+            "words": self._words(),
         }
         (folder / SETTINGS_FILE).write_text(json.dumps(settings, ensure_ascii=False) + "\n", encoding="utf-8")
 
