@@ -12,7 +12,8 @@ class LACOConfig(JointConfig):
     """Settings of `LACOForXMTC`.
 
     The defaults are independent of the order of the labels; `reproduction` sets what the authors' code does. The ablations of
-    LACO §5.2 are ``joint_embedding=False`` ("w/o JE"), ``cross_attention=False`` ("w/o CA") and both (the BERT baseline).
+    LACO §5.2 are ``joint_embedding=False`` ("w/o JE"), ``cross_attention=False`` ("w/o CA") and both (the BERT baseline); one switch
+    is enough for an ablation, so settings of what it leaves out stay and are not read.
 
     Args:
         cross_attention: Sum the document's states by their nearness to the labels; False reads the CLS token.
@@ -163,6 +164,7 @@ class LACOConfig(JointConfig):
                 f"auxiliary_alpha={self.auxiliary_alpha} must be from 0 to 1 and clcp_given_probability="
                 f"{self.clcp_given_probability} between 0 and 1."
             )
+        self._refuse_idle_task_settings()
 
     def _check_candidates(self) -> None:
         for field in ("label_term", "generator_share"):
@@ -192,6 +194,32 @@ class LACOConfig(JointConfig):
                 raise ValueError(
                     f"num_candidates={self.num_candidates} with {name}={found[name]!r}, but it must be {value!r}: candidates are "
                     "another set of labels for every document, in no order."
+                )
+
+    def _refuse_idle_task_settings(self) -> None:
+        """Refuse settings of a task that is not learnt: whoever gives one expects it to do something."""
+        pairs, conditions = self.learns_pairs, self.learns_conditions
+        wanted = {
+            "plcp_weight": (pairs, "auxiliary_task='plcp' or 'both'"),
+            "plcp_pairs": (pairs, "auxiliary_task='plcp' or 'both'"),
+            "plcp_single_label": (pairs, "auxiliary_task='plcp' or 'both'"),
+            "clcp_weight": (conditions, "auxiliary_task='clcp' or 'both'"),
+            "clcp_given": (conditions, "auxiliary_task='clcp' or 'both'"),
+            "clcp_head": (conditions, "auxiliary_task='clcp' or 'both'"),
+            "clcp_given_probability": (conditions and self.clcp_given == "bernoulli", "clcp_given='bernoulli'"),
+            "auxiliary_alpha": (
+                pairs and conditions or self.literal_equation_7,
+                "auxiliary_task='both' or literal_equation_7=True",
+            ),
+            "auxiliary_units": (pairs or conditions, "an auxiliary_task"),
+            "auxiliary_sampling": (pairs or conditions, "an auxiliary_task"),
+            "literal_equation_7": (pairs or conditions, "an auxiliary_task"),
+        }
+        for field, (is_read, reader) in wanted.items():
+            if getattr(self, field) != self.left_out_of_files[field] and not is_read:
+                raise ValueError(
+                    f"{field}={getattr(self, field)!r} with auxiliary_task={self.auxiliary_task!r}, which does not read it: it goes with "
+                    f"{reader}. Leave it out."
                 )
 
     def refuse_generator_of_others(self, generator: Any) -> None:

@@ -13,8 +13,6 @@ class SeqTagConfig(JointConfig):
     """
 
     model_type = "seqtag"
-    left_out_of_files = {**JointConfig.left_out_of_files}
-
     lstm_hidden_size: int = 256
 
     def check(self) -> None:
@@ -25,6 +23,11 @@ class SeqTagConfig(JointConfig):
             ("joint_embedding", True, "it tags the labels' states, so the encoder has to read them"),
             ("cornet_num_blocks", 0, "its scores are the CRF's marginals, which CorNet cannot refine"),
             ("label_loss", "bce", "its loss is the CRF's"),
+            (
+                "decision_threshold",
+                0.5,
+                "its predicted set is its best sequence, which no threshold changes; give threshold=… when you predict",
+            ),
         ):
             if getattr(self, field) != needed:
                 raise ValueError(f"{field}={getattr(self, field)!r}, but for SeqTag it must be {needed!r}: {reason}.")
