@@ -4,8 +4,17 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from hf_xmtc import LACOConfig, LACOForXMTC, XMLCNNConfig, XMLCNNForXMTC, XMTCTrainingArguments
-from hf_xmtc.training.layer_rates import layer_learning_rates
+from hf_xmtc import (
+    BertXMLConfig,
+    BertXMLForXMTC,
+    LACOConfig,
+    LACOForXMTC,
+    XMLCNNConfig,
+    XMLCNNForXMTC,
+    XMTCTrainingArguments,
+)
+from hf_xmtc.data import label_info_of
+from hf_xmtc.training.layer_rates import freeze_heads, layer_learning_rates
 from hf_xmtc.training.optimizer_options import build_optimizer
 
 SIZES = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 20}
@@ -74,11 +83,43 @@ def test_every_parameter_is_trained_once_by_its_rate_and_heads_by_the_full_one(t
     assert not torch.equal(named["cross_attention.conv.weight"], before)
 
 
+def test_d16_frozen_heads_stay_as_they_start_and_all_below_them_learns(tmp_path):
+    model = model_on("bert", num_hidden_layers=2)
+    freeze_heads(model)
+    args = XMTCTrainingArguments(output_dir=str(tmp_path), learning_rate=0.1, layer_learning_rate_decay=0.8)
+    optimizer, _ = build_optimizer(model, args, torch.optim.AdamW, {"lr": 0.1})
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    model(torch.tensor([[4, 5, 6, 3]]), labels=torch.tensor([[1]])).loss.backward()
+    optimizer.step()
+    moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
+    assert not [name for name in moved if not name.startswith(("backbone.", "label_embedding."))]
+    assert {"label_embedding.weight", "backbone.encoder.layer.0.attention.self.query.weight"} <= moved
+    assert {"cross_attention.conv.weight", "label_head.output.weight", "label_head.output.bias"} <= set(before) - moved
+
+
+def test_d16_a_trainer_leaves_frozen_heads_alone(make_trainer, corpus, tokenizer):
+    backbone = {"model_type": "bert", "num_hidden_layers": 1, **SIZES, "vocab_size": len(tokenizer)}
+    names = label_info_of(corpus).names
+    model = BertXMLForXMTC(BertXMLConfig(label_names=names, num_cls_tokens=2, cornet_num_blocks=0, backbone_config=backbone))
+    head, words = (
+        weight.detach().clone() for weight in (model.label_head.output.weight, model.get_input_embeddings().weight)
+    )
+    make_trainer(
+        model=model, freeze_heads=True, max_steps=2, eval_strategy="no", save_strategy="no", load_best_model_at_end=False
+    ).train()
+    assert torch.equal(model.label_head.output.weight, head)
+    assert not torch.equal(model.get_input_embeddings().weight, words)
+
+
 def test_what_has_no_layers_and_factors_that_make_no_sense_are_refused(tmp_path):
     model = XMLCNNForXMTC(XMLCNNConfig(num_labels=3, vocab_size=20))
     with pytest.raises(ValueError, match="XMLCNNForXMTC has no encoder of transformers"):
         layer_learning_rates(model, 1.0, 0.8)
+    with pytest.raises(ValueError, match="freeze_heads=True, but XMLCNNForXMTC has no encoder"):
+        freeze_heads(model)
     with pytest.raises(ValueError, match=r"layer_learning_rate_decay=1.5, but the factor is more than 0 and at most 1"):
         XMTCTrainingArguments(output_dir=str(tmp_path), layer_learning_rate_decay=1.5)
+    with pytest.raises(ValueError, match="freeze_heads=True with label_learning_rate=0.1, but frozen label matrices"):
+        XMTCTrainingArguments(output_dir=str(tmp_path), freeze_heads=True, label_learning_rate=0.1)
     with pytest.raises(ValueError, match="with sparse_embeddings=True"):
         XMTCTrainingArguments(output_dir=str(tmp_path), layer_learning_rate_decay=0.8, sparse_embeddings=True)

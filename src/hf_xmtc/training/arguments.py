@@ -145,6 +145,13 @@ class XMTCTrainingArguments(TrainingArguments):
             "below the first layer, and what is no part of the encoder keeps the full rate."
         },
     )
+    freeze_heads: bool = field(
+        default=False,
+        metadata={
+            "help": "Train the encoder and its label tokens alone and leave all that stands on it as it starts, as LACO's code does; for "
+            "comparison."
+        },
+    )
     sparse_embeddings: bool = field(
         default=False,
         metadata={
@@ -200,6 +207,11 @@ class XMTCTrainingArguments(TrainingArguments):
                 f"layer_learning_rate_decay={self.layer_learning_rate_decay} with sparse_embeddings=True: the embeddings of an encoder that "
                 "is fine-tuned are small beside it, and their lazy rule has one rate. Leave sparse_embeddings out."
             )
+        for name, idle in (("label_optimizer", "adamw"), ("label_learning_rate", None), ("shard_labels", False)):
+            if self.freeze_heads and getattr(self, name) != idle:
+                raise ValueError(
+                    f"freeze_heads=True with {name}={getattr(self, name)!r}, but frozen label matrices are not trained. Leave one of them out."
+                )
         self.check_label_options()
         if self.adaptive_gradient_clipping and self.max_grad_norm <= 0:
             raise ValueError(

@@ -1,11 +1,13 @@
-"""Lower learning rates for the lower layers of an encoder, which hold what it has learnt of language before."""
+"""What an encoder learns and what stands on it: lower rates for its lower layers, heads that are not trained."""
 
 import re
 
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
-__all__ = ["layer_learning_rates", "with_layer_rates"]
+__all__ = ["freeze_heads", "layer_learning_rates", "with_layer_rates"]
 
+# The encoder and the tokens that it reads beside the text.
+ENCODER = ("backbone.", "label_embedding.")
 # encoder.layer.3.…, transformer.layer.3.…, encoder.albert_layer_groups.0.… (ALBERT's layers share their weights).
 LAYER = re.compile(r"\.(?:\w*layers?|\w*layer_groups)\.(\d+)\.")
 
@@ -24,18 +26,35 @@ def layer_learning_rates(model: XMTCPreTrainedModel, learning_rate: float, decay
     Raises:
         ValueError: If the model has no such encoder.
 
-    Source: the code of LACO (0.8), after ELECTRA's. There the heads keep no rate at all and are never trained.
+    Source: the code of LACO (0.8), after ELECTRA's. There the heads keep no rate at all (`freeze_heads`).
     """
-    if not hasattr(model, "backbone"):
-        raise ValueError(
-            f"layer_learning_rate_decay={decay}, but {type(model).__name__} has no encoder of transformers whose layers could have rates "
-            "of their own. Leave it out, or choose a family with a backbone."
-        )
+    _refuse_without_encoder(model, f"layer_learning_rate_decay={decay}")
     found = {f"backbone.{name}": LAYER.search(f".{name}") for name, _ in model.backbone.named_parameters()}
     of_layers = {name: int(match[1]) + 1 for name, match in found.items() if match is not None}
     top = max(of_layers.values(), default=0)
     depths = {name: of_layers.get(name, 0 if "embed" in name else top) for name in found}
     return {name: learning_rate * decay ** (top + 2 - depth) for name, depth in depths.items()}
+
+
+def freeze_heads(model: XMTCPreTrainedModel) -> None:
+    """Leave everything but the encoder and its label tokens as it is: label head, cross attention, auxiliary heads.
+
+    Raises:
+        ValueError: If the model has no encoder of transformers.
+
+    Source: the code of LACO, whose optimizer knows no rate for them.
+    """
+    _refuse_without_encoder(model, "freeze_heads=True")
+    for name, parameter in model.named_parameters():
+        if not name.startswith(ENCODER):
+            parameter.requires_grad_(False)
+
+
+def _refuse_without_encoder(model: XMTCPreTrainedModel, option: str) -> None:
+    if not hasattr(model, "backbone"):
+        raise ValueError(
+            f"{option}, but {type(model).__name__} has no encoder of transformers. Leave it out, or choose a family with a backbone."
+        )
 
 
 def with_layer_rates(groups: list[dict], model: XMTCPreTrainedModel, rates: dict[str, float]) -> list[dict]:

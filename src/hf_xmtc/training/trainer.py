@@ -28,6 +28,7 @@ from .label_sharding import (
     save_optimizer_part,
     spread_labels,
 )
+from .layer_rates import freeze_heads
 from .length_bucketing import LengthBucketedSampler, document_lengths
 from .optimizer_options import build_optimizer, prepared_for_training
 from .option_refusals import (
@@ -91,6 +92,8 @@ class XMTCTrainer(Trainer):
             kwargs.setdefault("data_collator", XMTCDataCollator(processing_class, num_labels, keep_unseen=True))
         elif "data_collator" not in kwargs:
             raise ValueError("XMTCTrainer needs the model's tokenizer to pad batches: give it as processing_class=….")
+        if args.freeze_heads:
+            freeze_heads(model)
         spread_labels(model, args)
         super().__init__(
             model=model,
