@@ -28,7 +28,7 @@ def write_laco_comparison(comparison: Comparison, results: Sequence[DataSetResul
     _plot(results, picture)
     parts = [
         f"# {comparison.title}",
-        "What the second model of a pair has more than the first on the test split, in points of 100 (label dependency KL and distinct sets "
+        "What the second model of a pair has more than the first on the test split, in points of 100 (KL, clipped pairs and distinct sets "
         "as they are): mean over runs with the same seed, ± their sample standard deviation. Hamming loss and KL are better when lower. "
         f"Steps: until micro F1 on validation reaches {REACHED:.0%} of the best of the first model.",
     ]

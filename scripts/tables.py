@@ -176,9 +176,7 @@ TABLES = {
     "wiki10-31k": _published("wiki10-31k", "Wiki10-31K", MODELS[6], XMLRNN),
     "rcv1": _published("rcv1", "RCV1", MODELS[6], XMLRNN),
     "wikilshtc": _published("wikilshtc", "WikiLSHTC", MODELS[6], XMLRNN),
-    "laco-reuters-21578": _sets_on(
-        "laco-reuters-21578", "reuters-21578", "LACO on Reuters-21578 (90 labels)", LACO_ON_MINILM
-    ),
+    "laco-reuters-21578": _sets_on("laco-reuters-21578", "reuters-21578", "LACO on Reuters-21578", LACO_ON_MINILM),
     "laco-debtags-54": _sets_on(
         "laco-debtags-54", "debtags", "LACO on the 54 most frequent labels of debtags", LACO_ON_MINILM, frequent_labels=54
     ),

@@ -39,7 +39,7 @@ METRIC_MEANINGS = {
     "macro_f1": "mean over labels of their F1",
     "hamming_loss": "share of pairs of document and label that are wrong",
     "subset_accuracy": "share of documents whose predicted set is exactly right",
-    "label_dependency_kl": "distance of the label pairs of predicted and true sets (LACO, equation 8); no percentage, lower is better",
+    "label_dependency_kl": "distance of the label pairs of predicted and true sets (LACO, equation 8; pairs never predicted count with 1e-6); no percentage, lower is better",
     "candidate_recall": "share of a document's labels among its candidates, the most that the model can find",
     "PSnDCG": "as nDCG, with rare labels weighted up by their propensity, relative to the best possible value",
 }

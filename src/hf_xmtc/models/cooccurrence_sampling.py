@@ -70,7 +70,7 @@ def draw_pairs(
     largest = num_labels if isinstance(num_labels, int) else int(num_labels.max())
     ordered, count = _compact(positives, largest)
     others = num_labels - count
-    number = uniform_numbers(seeds, 10).T
+    number = uniform_numbers(seeds, 9).T
 
     first = _index(number[0], count)
     second = _index(number[1], count - 1)

@@ -95,7 +95,8 @@ class JointModel(XMTCPreTrainedModel):
         limit = self.max_input_tokens
         if limit is not None and input_ids.shape[1] > limit:
             raise ValueError(
-                f"The input has {input_ids.shape[1]} tokens but the model takes {limit} beside its {self.config.num_label_tokens} label tokens. "
+                f"The input has {input_ids.shape[1]} tokens but the model takes {limit} beside the {self.config.num_label_tokens} of its "
+                f"labels and their separator. "
                 f"Tokenize with truncation=True and max_length={limit}."
             )
         if candidate_ids is not None:
