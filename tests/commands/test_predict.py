@@ -63,6 +63,27 @@ def test_label_ids_and_labels_agree_with_the_model(settings, tiny_model_folder):
         assert row["scores"] == sorted(row["scores"], reverse=True)
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_names_for_readers_are_written_where_that_is_asked_for(settings, tiny_model_folder, tmp_path, ending):
+    folder = tmp_path / "named"
+    shutil.copytree(tiny_model_folder, folder)
+    labels = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
+    (folder / "labels.json").write_text(json.dumps([{"label": label, "name": label.upper()} for label in labels]))
+    changes = {"model": str(folder), "output": str(tmp_path / f"named.{ending}")}
+    run(settings, **changes, with_names=True)
+    rows = rows_of(changes["output"])
+    assert all(row["names"] == [label.upper() for label in row["labels"]] for row in rows) and "names" in rows[0]
+    run(settings, **{**changes, "output": str(tmp_path / f"plain.{ending}")})
+    assert "names" not in rows_of(tmp_path / f"plain.{ending}")[0]
+
+
+def test_documents_without_any_label_are_counted(settings, tmp_path):
+    summary = run(settings, top_k=None, threshold="1")
+    assert summary.total.num_without_labels == 7
+    assert "7 of 7 documents got no label: none has a score that is high enough" in summary.describe()
+    assert "got no label" not in run(settings, output=str(tmp_path / "five.jsonl")).describe()
+
+
 def test_ac27_scores_do_not_depend_on_batch_and_chunk_size(settings, tmp_path):
     run(settings)
     run(settings, output=str(tmp_path / "one.jsonl"), batch_size=1, chunk_size=1)

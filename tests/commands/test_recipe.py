@@ -104,8 +104,41 @@ def test_values_of_the_wrong_kind_are_refused_as_on_the_command_line(write, caps
 
 
 def test_unknown_arguments_are_named():
-    with pytest.raises(ValueError, match="hf-xmtc train does not know --no_such_argument 1; see hf-xmtc train --help"):
+    with pytest.raises(ValueError, match=r"hf-xmtc train does not know --no_such_argument 1\. See hf-xmtc train --help"):
         parse_recipe(["--no_such_argument", "1"])
+    with pytest.raises(ValueError, match="does not know --learning_rte 1. Did you mean 'learning_rate'"):
+        parse_recipe(["--learning_rte", "1"])
+    with pytest.raises(ValueError, match=r"It is a field of the model's config: --config_overrides auxiliary_task=…\."):
+        parse_recipe(["--model_family", "laco", "--auxiliary_task", "clcp"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            ["--metric_for_best_model", "micro_f1"],
+            "metric_for_best_model='micro_f1', but it is a metric of predicted sets.* Add --set_metrics",
+        ),
+        (
+            ["--metric_for_best_model", "ndcg@5"],
+            "metric_for_best_model='ndcg@5', but it is not measured. Did you mean 'nDCG@5'",
+        ),
+    ],
+)
+def test_a_metric_that_will_not_be_measured_is_refused_before_training(settings, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe(settings).check()
+    parse_recipe(["--metric_for_best_model", "eval_micro_f1", "--set_metrics", "true"]).check()
+    parse_recipe(["--metric_for_best_model", "micro_f1", "--load_best_model_at_end", "false"]).check()
+
+
+def test_config_fields_are_read_as_they_are_written():
+    model = ModelArguments(
+        model_family="laco", config_overrides="joint_embedding=False,cross_attention_channels=None,label_loss=bce"
+    )
+    settings = model.config_settings()
+    assert settings["joint_embedding"] is False and settings["cross_attention_channels"] is None
+    assert settings["label_loss"] == "bce"
 
 
 @pytest.mark.parametrize(
@@ -181,12 +214,23 @@ def test_a_family_without_cls_tokens_has_no_setting_for_them_and_no_backbone():
     [
         ("hidden_size", "'hidden_size' has no '='"),
         ('{"hidden_size": }', "is not valid JSON"),
-        ("hiden_size=3", "names 'hiden_size', which BertXMLConfig does not have. It has: .*hidden_size"),
+        ("hiden_size=3", r"names 'hiden_size', which BertXMLConfig does not have. Did you mean 'hidden_size'\? It has: "),
+        ("backbone_config={}", "has commas of its own. Write all of it as JSON"),
+        (
+            {"backbone_config": {"hidden_sise": 3}},
+            "backbone_config names 'hidden_sise', which the config of 'bert' does not have",
+        ),
+        ("num_hidden_layers=two", "has num_hidden_layers='two', but num_hidden_layers is a number"),
     ],
 )
 def test_overrides_that_cannot_be_used_are_refused(overrides, message):
     with pytest.raises(ValueError, match=message):
         ModelArguments(config_overrides=overrides).config_settings()
+
+
+def test_sizes_of_an_encoder_are_said_to_go_into_its_config():
+    with pytest.raises(ValueError, match="Sizes of the encoder go into backbone_config"):
+        ModelArguments(model_family="laco", config_overrides="hidden_size=3").config_settings()
 
 
 def test_the_recipe_lists_choices_without_paths_and_secrets(tmp_path):

@@ -99,7 +99,8 @@ def test_label_tokens_start_from_the_words_of_their_names_or_at_random(train, un
 @pytest.mark.parametrize("kind", ["global", "per_label"])
 def test_thresholds_are_tuned_on_validation_and_used_by_the_pipeline(train, unchecked, tmp_path, kind):
     folder = tmp_path / "run"
-    train(folder, tune_threshold=kind, set_metrics=True, num_train_epochs=4)
+    said = train(folder, tune_threshold=kind, set_metrics=True, num_train_epochs=4)
+    assert "A label is in the predicted set above" in said and "micro_f1" in said
     config = json.loads((folder / "config.json").read_text())
     metrics = json.loads((folder / "metrics.json").read_text())
     tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
@@ -108,6 +109,7 @@ def test_thresholds_are_tuned_on_validation_and_used_by_the_pipeline(train, unch
         limit = config["decision_threshold"]
         assert limit != 0.5 and "label_thresholds" not in load_file(folder / "model.safetensors")
         expected = {answer["label"] for answer in everything if answer["score"] > limit}
+        assert f"above {limit:.4g}, which gave the best micro F1" in (folder / "README.md").read_text()
     else:
         limits = load_file(folder / "model.safetensors")["label_thresholds"]
         names = json.loads((folder / "labels.json").read_text())
@@ -253,6 +255,18 @@ def test_sets_of_mixed_scores_need_a_tuned_threshold(train, tmp_path):
         train(tmp_path / "run", set_metrics=True, **settings)
 
 
+def test_as_many_candidates_as_labels_and_encoders_that_are_not_there_are_refused(train, tmp_path):
+    overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 6})
+    with pytest.raises(
+        SystemExit, match="num_candidates=6, but the data have 6 labels, so every label would be a candidate"
+    ):
+        train(tmp_path / "run", model_family="laco", **{**SCRATCH, "config_overrides": overrides})
+    with pytest.raises(
+        SystemExit, match="backbone='/no/such/encoder' is no folder with a pretrained encoder and its tokenizer"
+    ):
+        train(tmp_path / "run", model_family="laco", backbone="/no/such/encoder", **{**SCRATCH, "config_overrides": None})
+
+
 def test_the_generators_share_is_asked_for_only_where_there_is_a_generator(train, tmp_path):
     with pytest.raises(SystemExit, match="tune_generator_share=True, but the model scores all labels"):
         train(tmp_path / "run", model_family="laco", tune_generator_share=True, **SCRATCH)
@@ -310,7 +324,7 @@ def test_a_generator_of_other_labels_is_refused_though_there_are_as_many(mixed):
 def test_training_says_how_many_labels_are_candidates(mixed):
     folder, said = mixed
     metrics = json.loads((folder / "metrics.json").read_text())
-    assert f"of {100 * metrics['test']['candidate_recall']:.2f} % of the labels that are candidates" in said
+    assert f"(the candidates hold {100 * metrics['test']['candidate_recall']:.2f} % of the labels)" in said
     assert 0 < metrics["train"]["candidate_recall"] <= 1 and metrics["train"]["seconds"] > 0
 
 

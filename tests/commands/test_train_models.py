@@ -20,7 +20,10 @@ from small_corpus import WORDS, make_documents, write_corpus, write_split
 def test_unknown_families_and_settings_are_refused(train, tmp_path):
     with pytest.raises(SystemExit, match="model_family='bert' is unknown. The families are: attentionxml, bertxml"):
         train(tmp_path / "run", model_family="bert")
-    with pytest.raises(SystemExit, match="config_overrides names 'hiden_size', which BertXMLConfig does not have. It has: "):
+    with pytest.raises(
+        SystemExit,
+        match="config_overrides names 'hiden_size', which BertXMLConfig does not have. Did you mean 'hidden_size'",
+    ):
         train(tmp_path / "run", config_overrides="hiden_size=3")
     assert not (tmp_path / "run").exists()
 

@@ -7,9 +7,12 @@ import socket
 import pytest
 from huggingface_hub import ModelCard
 
+from hf_xmtc import XMTCTrainingArguments
 from hf_xmtc.commands.families import FAMILIES
 from hf_xmtc.hub import build_model_card, card_from_folder
 from hf_xmtc.hub.citations import OF_FAMILY
+from hf_xmtc.hub.metric_meanings import meaning_of
+from hf_xmtc.training.evaluation import measured
 
 
 def _reloaded(card: ModelCard, tmp_path) -> ModelCard:
@@ -172,6 +175,35 @@ def test_the_papers_behind_a_model_are_cited(facts, family, recipe, papers):
 
 def test_every_family_is_cited():
     assert set(FAMILIES) == set(OF_FAMILY)
+
+
+@pytest.mark.parametrize(
+    ("family", "recipe", "said", "not_said"),
+    [
+        ("laco", {}, ["Scores are independent sigmoids", "choose a threshold on your own documents"], ['threshold="model"']),
+        (
+            "laco",
+            {"tune_threshold": "global"},
+            ['threshold="model"', "score above 0.305, which gave the best micro F1", "rather trust the test split"],
+            ["choose a threshold on your own documents"],
+        ),
+        ("laco", {"tune_threshold": "per_label"}, ["a threshold of their own"], ["0.305"]),
+        ("laco", {"set_metrics": True}, ["score above 0.5."], ["rather trust the test split"]),
+        ("seqtag", {}, ["best sequence of yes and no over all labels", "a chain over all labels"], ["independent sigmoids"]),
+        ("laco", {"tune_generator_share": True}, ["are no probabilities", "rather trust"], ["independent sigmoids"]),
+    ],
+)
+def test_the_card_says_how_sets_are_made_and_what_scores_are(facts, family, recipe, said, not_said):
+    facts["label_info"]["decision_threshold"] = 0.305
+    text = build_model_card(**{**facts, "model_family": family, "recipe": recipe}).text
+    assert [part for part in said if part not in text] == [] and [part for part in not_said if part in text] == []
+
+
+def test_every_metric_of_a_trained_model_has_a_meaning(tmp_path):
+    args = XMTCTrainingArguments(output_dir=str(tmp_path), set_metrics=True)
+    counts = {"loss", "num_documents", "num_left_out", "num_clipped_pairs", "num_distinct_sets"}
+    assert [name for name in measured(args) - counts if not meaning_of(name)] == []
+    assert meaning_of("generator_nDCG@5").startswith("the candidates' generator alone: ranking quality of the first 5")
 
 
 def test_the_label_dependency_is_no_percentage(facts):

@@ -152,6 +152,28 @@ def test_what_a_model_of_candidates_says_about_labels_is_asked_with_candidates()
         model.conditional_probabilities(*inputs, torch.tensor([[5], [30]]), ids)
 
 
+@torch.no_grad()
+def test_questions_take_what_a_tokenizer_gives_and_refuse_lists():
+    model = build(num_labels=50, num_candidates=4, auxiliary_task="both", joint_attention="one_way")
+    batch = make_batch(model, BATCH)
+    given = {**batch, "token_type_ids": torch.zeros_like(batch["input_ids"])}
+    ids, pairs = torch.tensor([[3, 40, 7, 12], [9, 1, 30, 44]]), torch.tensor([[[40, 12]], [[9, 44]]])
+    for ask in (
+        lambda inputs: model.pair_probabilities(**inputs, pairs=pairs, candidate_ids=ids),
+        lambda inputs: model.conditional_probabilities(**inputs, given=ids[:, :1], candidate_ids=ids),
+        lambda inputs: model.score_candidates(model.cache_documents(**inputs), ids).top_scores,
+    ):
+        assert torch.equal(ask(given), ask(batch))
+        with pytest.raises(ValueError, match="token_type_ids go up to 1"):
+            ask({**given, "token_type_ids": torch.ones_like(batch["input_ids"])})
+    with pytest.raises(TypeError, match="candidate_ids is a list, but it must be a tensor of label ids"):
+        model.score_candidates(model.cache_documents(**given), [[0, 1, 2]])
+    with pytest.raises(TypeError, match="pairs is a list, but it must be a tensor"):
+        model.pair_probabilities(**given, pairs=[["a", "b"]], candidate_ids=ids)
+    with pytest.raises(TypeError, match="given is a list, but it must be a tensor"):
+        model.conditional_probabilities(**given, given=[[3]], candidate_ids=ids)
+
+
 def test_questions_about_no_label_or_none_that_there_is_are_refused():
     model = build(auxiliary_task="both")
     batch = make_batch(model, BATCH)

@@ -52,6 +52,7 @@ class PredictArguments:
         "Only labels whose score is above it: a number from 0 to 1, or 'model' for the thresholds saved with the model.",
         None,
     )
+    with_names: bool = _option("Also write the labels' names for readers, where labels are codes.", False)
     text_column: str = _option("Column of the texts (default: text).", "text")
     id_column: str | None = _option("Column of ids to copy to the output.", None)
     input_format: str | None = _option("Format of the input, where its ending does not tell.", None)
@@ -107,6 +108,10 @@ class PredictSummary:
             lines.append(
                 f"{total.num_truncated:,} of {total.num_documents:,} documents were cut at {self.max_length} tokens."
             )
+        if total.num_without_labels:
+            lines.append(
+                f"{total.num_without_labels:,} of {total.num_documents:,} documents got no label: none has a score that is high enough."
+            )
         if total.num_documents > self.num_documents:
             lines.append(f"{total.num_documents - self.num_documents:,} documents had been done by an interrupted run.")
         speed = self.num_documents / self.seconds if self.seconds else 0.0
@@ -122,7 +127,7 @@ def main(argv: list[str] | None = None) -> None:
     """
     parser = HfArgumentParser(
         PredictArguments,
-        prog="predict",
+        prog="hf-xmtc predict",
         description="Tag a file of texts with a trained model.",
         formatter_class=argparse.HelpFormatter,
     )
@@ -156,7 +161,7 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
 
     Returns:
         Counts and times. Rows of the output: ``row`` (from 0, in input order), ``id`` (with an id column), ``label_ids``,
-        ``labels``, ``scores``.
+        ``labels``, ``scores``, ``names`` (if asked for).
 
     Raises:
         FileNotFoundError: If there is no such input or model folder.
@@ -173,6 +178,7 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
         settings.output,
         _deciding_settings(settings, documents),
         has_ids=settings.id_column is not None,
+        has_names=settings.with_names,
         id_type=documents.id_type,
         overwrite=settings.overwrite,
         resumable=not documents.from_standard_input,
@@ -303,6 +309,7 @@ def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> d
         "min_score",
         "threshold",
         "max_length",
+        "with_names",
     )
     found = {f"--{name}": getattr(settings, name) for name in names}
     found["--input_format"] = documents.format
@@ -339,5 +346,6 @@ def _rows(
         label_ids = top_labels[i, kept].tolist()
         labels = [names[label_id] for label_id in label_ids]
         document_id = chunk.ids[i] if chunk.ids is not None else None
-        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, kept].tolist()))
+        for_readers = [names.name_of(label_id) for label_id in label_ids]
+        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, kept].tolist(), for_readers))
     return rows

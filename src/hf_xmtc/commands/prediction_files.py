@@ -27,6 +27,7 @@ class PredictionRow:
         label_ids: Label ids, best first.
         labels: Their labels.
         scores: Their scores, after the sigmoid.
+        names: Their names for readers, if they are written.
     """
 
     row: int
@@ -34,6 +35,7 @@ class PredictionRow:
     label_ids: list[int]
     labels: list[str]
     scores: list[float]
+    names: list[str] | None = None
 
 
 @dataclass
@@ -45,12 +47,14 @@ class Progress:
         num_bytes: Bytes of the unfinished file that hold them.
         num_without_text: Documents whose text was missing.
         num_truncated: Documents that were cut at the model's limit.
+        num_without_labels: Documents that no label was good enough for.
     """
 
     num_documents: int = 0
     num_bytes: int = 0
     num_without_text: int = 0
     num_truncated: int = 0
+    num_without_labels: int = 0
 
 
 class PredictionWriter:
@@ -64,6 +68,7 @@ class PredictionWriter:
         output: The file; its ending says parquet or jsonl.
         settings: Everything that decides what the rows are; JSON values, named as the user knows them.
         has_ids: Whether rows have ids.
+        has_names: Whether they have the labels' names.
         id_type: Arrow type of the ids in a parquet file; None writes them as strings.
         overwrite: Replace a finished output, and drop an unfinished one of other settings.
         resumable: Go on from an unfinished output of the same settings; False starts it over.
@@ -80,6 +85,7 @@ class PredictionWriter:
         settings: dict[str, Any],
         *,
         has_ids: bool = False,
+        has_names: bool = False,
         id_type: Any = None,
         overwrite: bool = False,
         resumable: bool = True,
@@ -87,6 +93,7 @@ class PredictionWriter:
         self.output = Path(output)
         self.format = self.output.suffix.lower().lstrip(".")
         self.settings, self.has_ids = settings, has_ids
+        self._left_out = {name for name, there in (("id", has_ids), ("names", has_names)) if not there}
         if self.format not in OUTPUT_FORMATS:
             raise ValueError(
                 f"The output {output} ends in {self.output.suffix!r}; give a name ending in .parquet or .jsonl."
@@ -122,6 +129,7 @@ class PredictionWriter:
         self.progress.num_documents += len(rows)
         self.progress.num_without_text += num_without_text
         self.progress.num_truncated += num_truncated
+        self.progress.num_without_labels += sum(not row.label_ids for row in rows)
         self._append(self._as_json_lines(rows) if self._schema is None else self._as_record_batch(rows).serialize())
 
     def finish(self) -> None:
@@ -187,8 +195,7 @@ class PredictionWriter:
         lines = []
         for row in rows:
             fields = asdict(row)
-            if not self.has_ids:
-                del fields["id"]
+            fields = {name: value for name, value in fields.items() if name not in self._left_out}
             # Dates and decimals of a parquet file's ids become text, which JSON has no types for.
             lines.append(json.dumps(fields, ensure_ascii=False, default=str) + "\n")
         return "".join(lines).encode("utf-8", "backslashreplace")
@@ -201,8 +208,9 @@ class PredictionWriter:
             ("label_ids", pa.list_(pa.int32())),
             ("labels", pa.list_(pa.string())),
             ("scores", pa.list_(pa.float32())),
+            ("names", pa.list_(pa.string())),
         ]
-        return pa.schema([field for field in fields if self.has_ids or field[0] != "id"])
+        return pa.schema([field for field in fields if field[0] not in self._left_out])
 
     def _as_record_batch(self, rows: Sequence[PredictionRow]) -> Any:
         pa = import_pyarrow("Writing parquet files")

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 from dataclasses import dataclass, field
@@ -13,7 +12,9 @@ from transformers import HfArgumentParser
 
 from hf_xmtc.models.joint_model import JointModel
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
+from hf_xmtc.training.evaluation import measured
 
+from .config_overrides import field_names, hint, read_overrides, refuse_unknown_overrides
 from .families import FAMILIES, family_named
 
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
@@ -137,7 +138,7 @@ class ModelArguments:
     def reads_cls_tokens(self) -> bool:
         """Whether the family's documents begin with CLS tokens."""
         config_class, _ = family_named(self.model_family)
-        return "num_cls_tokens" in _field_names(config_class)
+        return "num_cls_tokens" in field_names(config_class)
 
     @property
     def num_candidates(self) -> int:
@@ -164,41 +165,10 @@ class ModelArguments:
         if self.reads_cls_tokens:
             settings["num_cls_tokens"] = self.num_cls_tokens
         config_class, _ = family_named(self.model_family)
-        known = _field_names(config_class)
-        for key, value in _read_overrides(self.config_overrides).items():
-            if key not in known:
-                raise ValueError(
-                    f"config_overrides names {key!r}, which {config_class.__name__} does not have. It has: "
-                    f"{', '.join(sorted(known))}."
-                )
-            settings[key] = value
+        overrides = read_overrides(self.config_overrides)
+        refuse_unknown_overrides(overrides, config_class)
+        settings.update(overrides)
         return settings
-
-
-def _field_names(settings_class: type) -> set[str]:
-    return {entry.name for entry in dataclasses.fields(settings_class)}
-
-
-def _read_overrides(text: str | dict | None) -> dict[str, Any]:
-    if not text:
-        return {}
-    if isinstance(text, dict):
-        return text
-    if text.lstrip().startswith("{"):
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"config_overrides={text!r} is not valid JSON: {error}.") from error
-    overrides = {}
-    for part in text.split(","):
-        key, separator, value = part.partition("=")
-        if not separator:
-            raise ValueError(f"config_overrides={text!r}: {part!r} has no '='. Write field=value, separated by commas.")
-        try:
-            overrides[key.strip()] = json.loads(value)
-        except json.JSONDecodeError:  # a bare word such as layer_norm=none
-            overrides[key.strip()] = value.strip()
-    return overrides
 
 
 @dataclass
@@ -261,6 +231,7 @@ class Recipe:
             ValueError: If there are any.
         """
         self.model.check()
+        self._refuse_unmeasured_metric()
         if self.training.tune_generator_share and not self.model.num_candidates:
             raise ValueError(
                 "tune_generator_share=True, but the model scores all labels and has no generator. Add --config_overrides "
@@ -271,6 +242,19 @@ class Recipe:
                 "tune_generator_share=True with set_metrics=True: scores in which votes count are no probabilities, and sets of those above "
                 "0.5 would say nothing. Add --tune_threshold global."
             )
+
+    def _refuse_unmeasured_metric(self) -> None:
+        metric = str(self.training.metric_for_best_model).removeprefix("eval_")
+        if not self.training.load_best_model_at_end and self.training.early_stopping_patience is None:
+            return
+        known = measured(self.training)
+        if metric in known:
+            return
+        if metric in measured(self.training, with_sets=True):
+            reason = "it is a metric of predicted sets, which are not measured. Add --set_metrics"
+        else:
+            reason = f"it is not measured.{hint(metric, known)} There are {', '.join(sorted(known))}"
+        raise ValueError(f"metric_for_best_model={metric!r}, but {reason}.")
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as one flat JSON object; local paths are reduced to their last part.
@@ -324,12 +308,16 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
     chosen, unknown = parser.parse_known_args(argv)
     if overrides := _values_of("--config_overrides", argv):
         # Field by field, so that one of them does not undo what the recipe says of the others.
-        merged = _read_overrides(defaults.get("config_overrides"))
+        merged = read_overrides(defaults.get("config_overrides"))
         for text in overrides:
-            merged = {**merged, **_read_overrides(text)}
+            merged = {**merged, **read_overrides(text)}
         chosen.config_overrides = merged
     if unknown:
-        raise ValueError(f"hf-xmtc train does not know {' '.join(unknown)}; see hf-xmtc train --help.")
+        options = [option.lstrip("-") for option in parser._option_string_actions if option.startswith("--")]
+        raise ValueError(
+            f"hf-xmtc train does not know {' '.join(unknown)}.{_hint_at_option(unknown[0], chosen.model_family, options)} See hf-xmtc "
+            "train --help."
+        )
     _refuse_idle_options(chosen)
     if path is not None and "dataset" not in defaults and not _values_of("--dataset", argv):
         raise ValueError(
@@ -337,6 +325,13 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
             "shipped one."
         )
     return Recipe(*parser.parse_dict(vars(chosen), allow_extra_keys=True))
+
+
+def _hint_at_option(option: str, family: str, options: list[str]) -> str:
+    name = option.lstrip("-").partition("=")[0]
+    if family in FAMILIES and name in field_names(FAMILIES[family][0]):
+        return f" It is a field of the model's config: --config_overrides {name}=…."
+    return hint(name, options)
 
 
 def _refuse_idle_options(chosen: argparse.Namespace) -> None:

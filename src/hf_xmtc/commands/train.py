@@ -40,6 +40,7 @@ from hf_xmtc.training import (
 )
 from hf_xmtc.training.label_sharding import num_parameters
 
+from .closing_words import closing_words, words_on_thresholds
 from .families import family_named
 from .output_folder import OutputFolder
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
@@ -108,6 +109,11 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         # Not at the top: other models do without scikit-learn.
         from .candidate_columns import add_candidates, mix_with_generator
 
+        if recipe.model.num_candidates >= info.num_labels:
+            raise ValueError(
+                f"num_candidates={recipe.model.num_candidates}, but the data have {info.num_labels} labels, so every label would be a candidate. "
+                "Leave it out: the model then reads them all."
+            )
         unseen = info.num_labels if args.ignore_unseen_labels else None
         with args.main_process_first(desc="finding candidates"):
             tokenized, generator, of_parts = add_candidates(data, tokenized, info, recipe.model.num_candidates, unseen)
@@ -151,6 +157,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         say(args, told)
     if args.tune_threshold != "none":
         trainer.tune_thresholds(tokenized["validation"])
+        say(args, words_on_thresholds(model))
     metrics, predictions = _evaluate(trainer, tokenized, ("validation", "test"))
     if args.measure_training_split:
         figures |= _evaluate(trainer, tokenized, ("train",))[0]["train"]
@@ -177,7 +184,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
             say(args, f"Pushed to {url}.")
     if args.parallel_mode == ParallelMode.DISTRIBUTED:
         torch.distributed.barrier()
-    say(args, _closing_words(folder, metrics))
+    say(args, closing_words(folder.path, metrics))
     return folder.path
 
 
@@ -247,7 +254,13 @@ def _build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFa
     """The backbone's tokenizer, or one of words of the training texts; with CLS tokens in front where the family reads them."""
     max_length = recipe.data.max_length_tokens
     if recipe.model.backbone:
-        tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
+        except (OSError, ValueError) as error:
+            raise OSError(
+                f"backbone={recipe.model.backbone!r} is no folder with a pretrained encoder and its tokenizer, and could not be had from the Hub "
+                f"either: {error}"
+            ) from error
         if recipe.model.reads_cls_tokens:
             return add_cls_tokens(tokenizer, recipe.model.num_cls_tokens, max_length=max_length)
         check_max_length(tokenizer, max_length)
@@ -367,24 +380,6 @@ def _write_folder(
     (folder.path / "training_log.json").write_text(json.dumps(trainer.state.log_history, indent=1) + "\n", encoding="utf-8")
     card = card_from_folder(folder.path, metrics=metrics)
     (folder.path / "README.md").write_text(str(card), encoding="utf-8")
-
-
-def _closing_words(folder: OutputFolder, metrics: dict) -> str:
-    split = next((split for split in ("test", "validation") if split in metrics), None)
-    result = "There was no split to evaluate on."
-    if split is not None:
-        shown = [name for name in ("P@1", "P@3", "P@5", "nDCG@5", "R@5", "PSP@5") if name in metrics[split]]
-        result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in shown)
-        if "candidate_recall" in metrics[split]:
-            result += f"   of {100 * metrics[split]['candidate_recall']:.2f} % of the labels that are candidates"
-    seconds, resumed = metrics["train"]["seconds"], metrics["train"].get("resumed_at_epoch")
-    since = "" if resumed is None else f" since it was resumed at epoch {resumed:g}"
-    return (
-        f"{result}   ({seconds:.0f} s of training{since})\n"
-        f"Model, card, metrics and predictions are in {folder.path}. Next:\n"
-        f"  hf-xmtc predict --model {folder.path} --input texts.txt --output tags.jsonl\n"
-        f"  hf-xmtc push --model {folder.path} --repo_id you/your-tagger"
-    )
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 
 from .citations import citation
+from .metric_meanings import NOT_PER_CENT, meaning_of
 from .verify import num_labels_of
 
 __all__ = ["REPO_ID_PLACEHOLDER", "build_model_card", "card_from_folder"]
@@ -28,33 +29,7 @@ TRAINING_CURVE_FILE = "training_curve.png"
 TASK = "text-classification"
 TAGS = ("extreme-multi-label-classification", "xmtc", "multi-label", TASK)
 
-# Meaning of a metric by the part of its name before "@"; k is the part after it.
-METRIC_MEANINGS = {
-    "P": "share of the first {k} predicted labels that are right",
-    "R": "share of a document's labels that are among the first {k} predicted",
-    "RP": "as P, divided by the best value possible for a document with fewer than {k} labels",
-    "nDCG": "ranking quality of the first {k} labels: right labels count more the higher they stand; 100 is a perfect order",
-    "PSP": "as P, with rare labels weighted up by their propensity, relative to the best possible value",
-    "micro_f1": "F1 of all pairs of document and label; a label is predicted when its score is above the threshold",
-    "macro_f1": "mean over labels of their F1",
-    "hamming_loss": "share of pairs of document and label that are wrong",
-    "subset_accuracy": "share of documents whose predicted set is exactly right",
-    "label_dependency_kl": "distance of the label pairs of predicted and true sets (LACO, equation 8; pairs never predicted count with 1e-6); no percentage, lower is better",
-    "candidate_recall": "share of a document's labels among its candidates, the most that the model can find",
-    "PSnDCG": "as nDCG, with rare labels weighted up by their propensity, relative to the best possible value",
-}
-NOT_PER_CENT = ("label_dependency_kl",)
-# Metrics of parts of a model that scores candidates.
-PARTS = {"generator_": "the candidates' generator alone: ", "model_": "the model's own scores alone: "}
 _METRIC_IDS = {"P": "precision", "R": "recall", "RP": "r_precision"}
-
-GENERAL_LIMITS = (
-    "Only labels seen in training can be predicted; the label set is fixed in `labels.json`.",
-    "Scores are independent sigmoids, one per label. They do not add up to 1 and are not calibrated: a score of 0.8 does "
-    "not mean that the label is right in 80 % of cases. Rank by them, and choose a threshold on your own documents.",
-    "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
-    "The model repeats the habits of the people who assigned the training labels, their omissions included.",
-)
 
 # Facts in recipe.json that have their own place in the card.
 _FACT_KEYS = (
@@ -94,7 +69,8 @@ def build_model_card(
         model_name: Name of the model, without the account.
         model_family: Family as in ``--model_family``, such as ``bertxml``; becomes a tag.
         dataset_name: Name of the data set for readers.
-        label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents`` and ``num_candidates``.
+        label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, ``num_candidates`` and
+            ``decision_threshold``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory.
         recipe: Setting → value, shown as a table; settings that are None are left out.
         base_model: Pretrained encoder; linked when it is a Hub id ``user/name``. None when trained from scratch.
@@ -134,14 +110,16 @@ def build_model_card(
     sections = [
         f"# {model_name}",
         _introduction(model_family, dataset_name, label_info, recipe, base_model),
-        "## How to use\n\n" + _usage(repo_id, label_info.get("num_candidates", 0)),
-        "## Results\n\n" + _results(metrics, dataset_name),
+        "## How to use\n\n"
+        + _usage(repo_id, label_info.get("num_candidates", 0))
+        + _usage_of_sets(model_family, label_info, recipe),
+        "## Results\n\n" + _results(metrics, dataset_name, recipe),
         "## Data\n\n"
         + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id, recipe)
         + "\n\n"
         + _labels(label_info, recipe),
         "## Training\n\n" + _training(recipe, metrics.get("train", {}), training_curve),
-        "## Limits\n\n" + "\n".join(f"- {limit}" for limit in [*_limits(recipe), *limits]),
+        "## Limits\n\n" + "\n".join(f"- {limit}" for limit in [*_limits(model_family, recipe), *limits]),
         "## Citation\n\n" + citation(model_family, recipe),
     ]
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")
@@ -173,6 +151,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
             "num_labels": num_labels_of(config),
             "examples": [labels.name_of(label_id) for label_id in range(min(5, len(labels)))],
             "num_candidates": config.get("num_candidates", 0),
+            "decision_threshold": config.get("decision_threshold", 0.5),
             "num_with_parents": sum(bool(labels.parents_of(label_id)) for label_id in range(len(labels))),
         },
         "metrics": _read_json_if_there(folder / "metrics.json"),
@@ -238,7 +217,7 @@ def _introduction(family: str, dataset_name: str, label_info: Mapping, recipe: M
     start = f"fine-tuned from `{_without_path(base_model)}`" if base_model else "trained from scratch"
     return (
         f"Tags a text with the right few of **{label_info['num_labels']:,} labels**. A `{family}` model{head}, {start} "
-        f"on {dataset_name}, made with `hf_xmtc`. Scores are independent, so a text can have any number of labels."
+        f"on {dataset_name}, made with `hf_xmtc`. A text can have any number of labels."
     )
 
 
@@ -283,7 +262,26 @@ tagger("Your text", top_k=5)  # [{{"label": ..., "score": ...}}, ...], best firs
 Labels of your own choice are scored with only `torch` and `transformers`: `tagger("Your text", candidates=["a label", "another"])`."""
 
 
-def _results(metrics: Mapping, dataset_name: str) -> str:
+def _usage_of_sets(family: str, label_info: Mapping, recipe: Mapping) -> str:
+    if not _has_sets(family, recipe):
+        return ""
+    kind = recipe.get("tune_threshold", "none")
+    of_labels = {
+        "none": "score above 0.5",
+        "global": f"score above {label_info.get('decision_threshold', 0.5):.4g}, which gave the best micro F1 on the validation split",
+        "per_label": "score above a threshold of their own, which gave the best F1 of the label on the validation split",
+    }[kind]
+    set_of = "best sequence of yes and no over all labels" if family == "seqtag" else f"labels with a {of_labels}"
+    return f"""
+
+`tagger("Your text", threshold="model")` gives the predicted set: the {set_of}."""
+
+
+def _has_sets(family: str, recipe: Mapping) -> bool:
+    return family == "seqtag" or bool(recipe.get("set_metrics")) or recipe.get("tune_threshold", "none") != "none"
+
+
+def _results(metrics: Mapping, dataset_name: str, recipe: Mapping) -> str:
     splits = {split: _metric_values(metrics[split]) for split in ("test", "validation") if metrics.get(split)}
     names = list(dict.fromkeys(name for values in splits.values() for name in values))
     if not names:
@@ -295,13 +293,14 @@ def _results(metrics: Mapping, dataset_name: str) -> str:
         f"| --- |{' ---: |' * len(splits)} --- |",
     ]
     for name in names:
-        prefix = next((prefix for prefix in PARTS if name.startswith(prefix)), "")
-        family, _, k = name.removeprefix(prefix).partition("@")
         factor = 1 if name in NOT_PER_CENT else 100
         shown = " | ".join(f"{factor * values[name]:.2f}" if name in values else "–" for values in splits.values())
-        meaning = METRIC_MEANINGS.get(family, "").format(k=k)
-        lines.append(f"| {_cell(name)} | {shown} | {PARTS[prefix] + meaning if prefix else meaning} |")
+        lines.append(f"| {_cell(name)} | {shown} | {meaning_of(name)} |")
     notes = [_left_out_note(split, metrics[split]) for split in splits]
+    if "validation" in splits and (recipe.get("tune_threshold", "none") != "none" or recipe.get("tune_generator_share")):
+        notes.append(
+            "What was tuned on the validation split is measured there on the same documents: rather trust the test split."
+        )
     return "\n".join(lines) + "\n\n" + "\n".join(note for note in notes if note)
 
 
@@ -365,14 +364,25 @@ def _cell(value: Any) -> str:
     return " ".join(text.split()).replace("|", r"\|") or '""'
 
 
-def _limits(recipe: Mapping) -> list[str]:
+def _limits(family: str, recipe: Mapping) -> list[str]:
     length = recipe.get("max_length_tokens") or recipe.get("max_length")
     cut = f"Only the first {length:,} tokens of a text are read" if length else "Long texts are cut at the tokenizer's limit"
-    votes = (
-        "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
+    scores = (
+        "Scores are independent sigmoids, one per label. They do not add up to 1 and are not calibrated: a score of 0.8 does not mean that "
+        "the label is right in 80 % of cases."
     )
-    mixed = [votes] if recipe.get("tune_generator_share") else []
-    return [f"{cut}; what stands after them has no influence.", *mixed, *GENERAL_LIMITS]
+    if family == "seqtag":
+        scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
+    if recipe.get("tune_generator_share"):
+        scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
+    tuned = family == "seqtag" or recipe.get("tune_threshold", "none") != "none"
+    return [
+        f"{cut}; what stands after them has no influence.",
+        "Only labels seen in training can be predicted; the label set is fixed in `labels.json`.",
+        scores + ("" if tuned else " Rank by them, and choose a threshold on your own documents."),
+        "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
+        "The model repeats the habits of the people who assigned the training labels, their omissions included.",
+    ]
 
 
 def _read_json_if_there(path: Path) -> dict:

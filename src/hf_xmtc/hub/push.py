@@ -209,7 +209,7 @@ def push_main(argv: Sequence[str] | None = None) -> int:
     Returns:
         Exit status: 0 when the model is published (or would be, in a dry run), 1 when it is refused.
     """
-    parser = argparse.ArgumentParser(prog="push_to_hub", description="Publish a model folder on the Hugging Face Hub.")
+    parser = argparse.ArgumentParser(prog="hf-xmtc push", description="Publish a model folder on the Hugging Face Hub.")
     parser.add_argument("--model", required=True, metavar="DIR", help="model folder written by train.py")
     parser.add_argument("--repo_id", required=True, metavar="USER/NAME", help="repo on the Hub, made if it is not there")
     parser.add_argument("--private", action="store_true", help="make a new repo private")

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from .aligned_words import AlignedWords, align_words
-from .backbones import build_backbone, first_position, load_backbone, number_of_segments, run_backbone
+from .backbones import build_backbone, first_position, load_backbone, number_of_segments, refuse_segments, run_backbone
 from .configuration_joint import JointConfig
 from .document_cache import DocumentCache, cache_argument
 from .label_rows import keep_rows
 from .modeling_xmtc import XMTCPreTrainedModel
 
-__all__ = ["JointModel", "JointStates"]
+__all__ = ["JointModel", "JointStates", "refuse_no_tensor"]
 
 
 class JointStates(NamedTuple):
@@ -110,8 +110,10 @@ class JointModel(XMTCPreTrainedModel):
         return self._joint_states(output, words, candidate_ids)
 
     @torch.no_grad()
-    def cache_documents(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> DocumentCache:
-        """Read texts once, for any number of `read_candidates`; arguments as in `read_jointly`.
+    def cache_documents(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> DocumentCache:
+        """Read texts once, for any number of `read_candidates`; arguments as in `read_jointly`, ``token_type_ids`` as in `forward`.
 
         Raises:
             ValueError: If the texts see the labels (``joint_attention="full"``), or the encoder cannot keep what it knows of them.
@@ -121,6 +123,7 @@ class JointModel(XMTCPreTrainedModel):
                 f"joint_attention={self.config.joint_attention!r} and joint_embedding={self.config.joint_embedding}, but only texts that do "
                 "not see the labels are the same for all of them. Train with joint_attention='one_way'."
             )
+        refuse_segments(token_type_ids, 1)
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)
         cache = DocumentCache(words)
         inputs = self._joint_inputs(words, words.ids.new_full((len(words.ids), 1), -100))
@@ -143,6 +146,7 @@ class JointModel(XMTCPreTrainedModel):
         return self._joint_states(output, cache.words, candidate_ids)
 
     def _check_candidates(self, candidate_ids: Tensor, num_documents: int) -> None:
+        refuse_no_tensor("candidate_ids", candidate_ids, "(documents, candidates)")
         if candidate_ids.dim() != 2 or len(candidate_ids) != num_documents or not candidate_ids.shape[1]:
             raise ValueError(
                 f"candidate_ids has the shape {tuple(candidate_ids.shape)}, but there are {num_documents} documents, each with at least one "
@@ -275,6 +279,19 @@ class JointModel(XMTCPreTrainedModel):
         """Put a pretrained encoder into the place of the new one."""
         backbone.pooler = None
         self.backbone = backbone
+
+
+def refuse_no_tensor(name: str, label_ids: Any, shape: str) -> None:
+    """Refuse label names or lists where a tensor of label ids is wanted.
+
+    Raises:
+        TypeError: If it is none.
+    """
+    if not isinstance(label_ids, Tensor):
+        raise TypeError(
+            f"{name} is a {type(label_ids).__name__}, but it must be a tensor of label ids, {shape}; model.config.label_names.id_of(label) "
+            "gives a label's id."
+        )
 
 
 def _one_way(real: Tensor, num_words: int, dtype: torch.dtype) -> Tensor:

@@ -11,7 +11,7 @@ from .cooccurrence import ConditionalHead, PairHead, clcp_loss, plcp_loss
 from .cooccurrence_sampling import draw_given, draw_pairs, mix_seeds
 from .cross_attention import CrossAttention, CrossAttentionOutput
 from .document_cache import DocumentCache
-from .joint_model import JointModel, JointStates
+from .joint_model import JointModel, JointStates, refuse_no_tensor
 from .label_positives import mark_positives, positive_ids
 from .modeling_xmtc import XMTCOutput
 
@@ -213,7 +213,12 @@ class LACOForXMTC(JointModel):
 
     @torch.no_grad()
     def pair_probabilities(
-        self, input_ids: Tensor, attention_mask: Tensor | None, pairs: Tensor, candidate_ids: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        pairs: Tensor,
+        candidate_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> Tensor:
         """How likely each document has both labels of each pair, (B, M), by PLCP.
 
@@ -222,18 +227,27 @@ class LACOForXMTC(JointModel):
             attention_mask: (B, T), or None.
             pairs: Label ids, (B, M, 2).
             candidate_ids: Labels that a model of candidates reads, those of the pairs among them.
+            token_type_ids: As in `forward`.
 
         Raises:
             ValueError: If the model has not learnt PLCP, or a label is no candidate.
+            TypeError: If the pairs are no tensor.
         """
         self._refuse_without(self.pair_head, "plcp")
+        refuse_segments(token_type_ids, 1)
+        refuse_no_tensor("pairs", pairs, "(documents, pairs, 2)")
         self.label_head.check_label_ids("A pair", pairs.flatten(1))
         states = self._states_of_labels(input_ids, attention_mask, candidate_ids)
         return _probability(self.pair_head(states, _places(pairs.flatten(1), candidate_ids).view(pairs.shape)))
 
     @torch.no_grad()
     def conditional_probabilities(
-        self, input_ids: Tensor, attention_mask: Tensor | None, given: Tensor, candidate_ids: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        given: Tensor,
+        candidate_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> Tensor:
         """How likely each document has each label, (B, L), or candidate, (B, C), when some of its labels are known, by CLCP.
 
@@ -242,11 +256,15 @@ class LACOForXMTC(JointModel):
             attention_mask: (B, T), or None.
             given: Label ids that are known, (B, S), padded with -100; at least one per document.
             candidate_ids: Labels that a model of candidates reads, those that are known among them.
+            token_type_ids: As in `forward`.
 
         Raises:
             ValueError: If the model has not learnt CLCP, or a known label is no candidate.
+            TypeError: If what is known is no tensor.
         """
         self._refuse_without(self.conditional_head, "clcp")
+        refuse_segments(token_type_ids, 1)
+        refuse_no_tensor("given", given, "(documents, known labels)")
         self.label_head.check_label_ids("What is known", given)
         if not bool((given >= 0).any(dim=1).all()):
             raise ValueError("A document has no known label, and CLCP is always told one. Leave the document out.")

@@ -168,6 +168,8 @@ class XMTCTrainingArguments(TrainingArguments):
     )
 
     def __post_init__(self):
+        if self.greater_is_better is None and str(self.metric_for_best_model).endswith("_kl"):
+            self.greater_is_better = False  # a distance, which its name does not tell transformers
         super().__post_init__()
         if self.eval_top_k < LARGEST_K:
             raise ValueError(

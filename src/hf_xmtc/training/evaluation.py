@@ -9,12 +9,27 @@ from hf_xmtc.metrics import best_threshold, best_thresholds_per_label, inverse_p
 
 from .arguments import XMTCTrainingArguments
 
-__all__ = ["Evaluation", "tuned_thresholds"]
+__all__ = ["Evaluation", "measured", "tuned_thresholds"]
 
 # What evaluation reports of `ranking_report`: the field's headline metrics. More would only widen every log line.
 REPORTED = {f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in (1, 3, 5)} | {"R@5", "num_documents", "num_left_out"}
+SET_REPORTED = {
+    *(f"{mean}_{what}" for mean in ("micro", "macro", "samples") for what in ("precision", "recall", "f1")),
+    *(f"macro_f1_group{group}" for group in (1, 2, 3, 4)),
+    "hamming_loss",
+    "label_dependency_kl",
+    "num_clipped_pairs",
+    "num_distinct_sets",
+    "subset_accuracy",
+}
 # Of `set_report`; the numbers of documents are those above.
 NOT_REPORTED = {"num_documents", "num_undefined_labels"}
+
+
+def measured(args: XMTCTrainingArguments, with_sets: bool | None = None) -> set[str]:
+    """Names of the metrics that an evaluation reports, the loss included; by default with those of sets where they are asked for."""
+    with_sets = args.measures_sets if with_sets is None else with_sets
+    return {"loss", *REPORTED, *(SET_REPORTED if with_sets else ())}
 
 
 class Evaluation:

@@ -1,0 +1,38 @@
+"""What training tells its user in the end."""
+
+from pathlib import Path
+
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+
+__all__ = ["closing_words", "words_on_thresholds"]
+
+
+def words_on_thresholds(model: XMTCPreTrainedModel) -> str:
+    """What tuning has found."""
+    limits = model.label_thresholds
+    if limits is None:
+        return f"A label is in the predicted set above the score {model.config.decision_threshold:.4g}, which was best on validation."
+    return (
+        f"A label is in the predicted set above a score of its own, {float(limits.min()):.3g} to {float(limits.max()):.3g}, which was best on "
+        "validation."
+    )
+
+
+def closing_words(folder: Path, metrics: dict) -> str:
+    """Headline metrics of the test split (validation without one), what training cost, and what to do next."""
+    split = next((split for split in ("test", "validation") if split in metrics), None)
+    result = "There was no split to evaluate on."
+    if split is not None:
+        headline = ("P@1", "P@3", "P@5", "nDCG@5", "R@5", "PSP@5", "micro_f1", "macro_f1")
+        shown = [name for name in headline if name in metrics[split]]
+        result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in shown)
+        if "candidate_recall" in metrics[split]:
+            result += f"   (the candidates hold {100 * metrics[split]['candidate_recall']:.2f} % of the labels)"
+    seconds, resumed = metrics["train"]["seconds"], metrics["train"].get("resumed_at_epoch")
+    since = "" if resumed is None else f" since it was resumed at epoch {resumed:g}"
+    return (
+        f"{result}   ({seconds:.0f} s of training{since})\n"
+        f"Model, card, metrics and predictions are in {folder}. Next:\n"
+        f"  hf-xmtc predict --model {folder} --input texts.txt --output tags.jsonl\n"
+        f"  hf-xmtc push --model {folder} --repo_id you/your-tagger"
+    )
