@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from table_notes import KL, SPLIT, notes_on
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -28,9 +30,6 @@ __all__ = [
     "write_table",
 ]
 
-SPLIT = "test"
-# What dense_peer.py has found out about its run.
-GRADIENTS = "first_step_gradient_difference"
 # The last two as CorNet's and AttentionXML's authors define them; runs of older tables do not have them.
 METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG-corpus@3", "PSnDCG-corpus@5")
 # Of predicted label sets, as LACO reports them; `num_distinct_sets` is its C_test.
@@ -50,14 +49,9 @@ SET_METRICS = (
     "P@1",
     "nDCG@5",
 )
-DOCUMENT_LIMITS = {
-    "max_train_documents": "the training documents",
-    "max_validation_documents": "the validation documents",
-    "max_eval_documents": "the documents of each other split",
-}
 SECONDS, MEMORY, PARAMETERS = "seconds", "peak_memory_mb", "parameters"
 # Of the training documents, where a recipe measures them.
-KL, TRAIN_KL = "label_dependency_kl", "train_label_dependency_kl"
+TRAIN_KL = "train_label_dependency_kl"
 HEADINGS = {
     **{metric: metric.replace("-corpus", "") for metric in METRICS},
     **{f"{mean}_{what}": f"{mean} {what}" for mean in ("micro", "macro") for what in ("precision", "recall")},
@@ -88,7 +82,6 @@ CURVE_METRIC = "nDCG@5"
 NOTHING = "–"
 # Metrics of parts of a model that scores candidates, by the beginnings of their names.
 ALONE = {"model_": "by its own scores alone", "generator_": "its generator alone"}
-RECALL, CANDIDATES = "candidate_recall", "num_candidates"
 
 
 @dataclass(frozen=True)
@@ -204,7 +197,7 @@ def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None,
                 for column in columns
             ]
             table.append(f"| {' | '.join([f'… in the {paper} paper', *values, NOTHING])} |")
-    parts = [f"# {title}", "\n".join(table), *_notes(rows)]
+    parts = [f"# {title}", "\n".join(table), *notes_on(rows)]
     if picture:
         parts.append(f"![{HEADINGS[shown.curve]} on validation]({picture})")
     return "\n\n".join(parts) + "\n"
@@ -232,100 +225,6 @@ def _make_best_bold(cells: dict[str, dict[str, str]], column: str) -> None:
     for name, mean in means.items():
         if mean == best:
             cells[name][column] = f"**{cells[name][column]}**"
-
-
-def _notes(rows: Sequence[RowResults]) -> list[str]:
-    runs = [run for row in rows for run in row.runs]
-    sizes = runs[0]["dataset"]
-    libraries = sorted({name for run in runs for name in run["versions"]})
-    documents = ", ".join(f"{split} {count:,}" for split, count in sizes["num_documents"].items())
-    notes = [
-        f"Data set {sizes['name']}: {sizes['num_labels']:,} labels; documents: {documents}.",
-        f"Metrics are per cent on the {SPLIT} split, mean ± sample standard deviation over the runs (one seed each; a row that "
-        "no seed changes has one run); labels that training never saw count as missed. Time is seconds of training, choice of "
-        "settings not included, memory the most that the process held. The best value of a column is bold.",
-        *_notes_on_data(rows),
-        f"Learning rate: {_by_value(rows, 'learning_rate')}.",
-        "Threads: " + "; ".join(f"{row.title} {_distinct(row.runs, 'train', 'threads')}" for row in rows if row.runs) + ".",
-        "Versions: " + ", ".join(f"{name} {_distinct(runs, 'versions', name)}" for name in libraries) + ".",
-    ]
-    resumed = [
-        f"{row.title} ({count})" for row in rows if (count := sum("resumed_at_epoch" in run["train"] for run in row.runs))
-    ]
-    if resumed:
-        notes.append(f"Left out of the time because they were interrupted and resumed: {', '.join(resumed)}.")
-    for row in rows:
-        if recalls := [run["metrics"][SPLIT][RECALL] for run in row.runs if RECALL in run["metrics"][SPLIT]]:
-            most = row.runs[0]["metrics"][SPLIT][CANDIDATES]
-            notes.append(
-                f"{row.title}: the {most} candidates of a document hold {100 * statistics.fmean(recalls):.2f} % of its labels, which is the "
-                "most that their model can find; labels that training never saw are among the rest."
-            )
-    if differences := [run["train"][GRADIENTS] for run in runs if GRADIENTS in run["train"]]:
-        notes.append(
-            f"Gradients of the first batch by label blocks and the usual way are at most {max(differences):.1e} apart, without dropout "
-            "and relative to the largest of each parameter (to a hundredth of the largest of all, where that is more)."
-        )
-    for row in rows:
-        if len(row.runs) < row.num_wanted:
-            missing = f"Missing: {row.num_wanted - len(row.runs)} of {row.num_wanted} runs of {row.title}"
-            notes.append(f"{missing}; {row.skipped}." if row.skipped else f"{missing}.")
-    return notes
-
-
-def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
-    runs, notes = [run for row in rows for run in row.runs], []
-    for setting, documents in DOCUMENT_LIMITS.items():
-        if any(run["recipe"].get(setting) for run in runs):
-            notes.append(f"Of {documents} the first {_by_value(rows, setting)} are used.")
-    if any("micro_f1" in run["metrics"][SPLIT] for run in runs):
-        gold = runs[0]["dataset"].get("num_distinct_sets")
-        tuned = "a score above a threshold that was tuned on validation"
-        thresholds = {str(run["recipe"].get("tune_threshold", "none")) for run in runs}
-        limit = (
-            "a score above 0.5"
-            if thresholds == {"none"}
-            else tuned
-            if "none" not in thresholds
-            else f"a score above 0.5, or {tuned}"
-        )
-        notes.append(
-            f"Sets hold the labels with {limit} (SeqTag: the best sequence); groups are quarters of the labels by frequency in training, "
-            "group 4 the rarest." + (f" The true labels form {gold:,} distinct sets." if gold is not None else "")
-        )
-        notes.append(
-            "KL is LACO's equation 8, lower is nearer to the true dependency of labels. A pair of labels that occurs together in the test "
-            "split and is never predicted together counts in it with the probability 1e-6; such clipped pairs make most of a large value, "
-            "so that it falls with every pair that is predicted at all."
-            + ("" if any(KL in run["train"] for run in runs) else " It was not measured on the training documents.")
-        )
-        notes.append(
-            "Labels stand in the order of the data set's label file, or sorted where it has none; SeqTag depends on it, and LACO where its "
-            "labels have positions or its filters span several of them."
-        )
-        notes.append(f"Tokens of a text, labels not counted: at most {_by_value(rows, 'max_length_tokens')}.")
-    if any(run["recipe"].get("validation_carved") for run in runs):
-        notes.append(
-            "The data set has no validation split: a tenth of its training documents, chosen by a hash of the text, is one."
-        )
-    if any(metric in run["metrics"][SPLIT] for run in runs for metric in METRICS if "-corpus" in metric):
-        notes.append('PSnDCG is that of the authors of CorNet and AttentionXML (`variant="corpus"` of `psndcg_at_k`).')
-    return notes
-
-
-def _by_value(rows: Sequence[RowResults], setting: str) -> str:
-    """A setting of the recipes, and where it differs the rows that have each value."""
-    titles: dict[str, list[str]] = {}
-    for row in rows:
-        for value in sorted({str(run["recipe"].get(setting)) for run in row.runs}):
-            titles.setdefault(value, []).append(row.title)
-    if len(titles) == 1:
-        return next(iter(titles))
-    return "; ".join(f"{value} ({', '.join(names)})" for value, names in titles.items())
-
-
-def _distinct(runs: Sequence[Mapping[str, Any]], part: str, key: str) -> str:
-    return " and ".join(sorted({str(run[part][key]) for run in runs if key in run[part]}))
 
 
 def as_json(title: str, rows: Sequence[RowResults], shown: Shown = RANKINGS) -> dict[str, Any]:

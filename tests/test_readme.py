@@ -58,7 +58,7 @@ def run(tmp_path, monkeypatch, modules_cache):
 
 
 def test_every_python_example_is_run_by_one_of_these_tests():
-    assert len(blocks_of("python")) == README.count("```python") == 6
+    assert len(blocks_of("python")) == README.count("```python") == 7
 
 
 def test_the_label_head_example_gives_gradients_and_the_best_labels(run):
@@ -105,6 +105,21 @@ def test_the_example_of_a_model_of_candidates_answers_with_them(run, tmp_path):
     found, _ = generator.candidates(["a fast window manager for the X Window System, written in C"], 3)
     answer = names["tagger"]("a fast window manager for the X Window System, written in C")
     assert {entry["label"] for entry in answer} == {"abcd"[label] for label in found[0]}
+
+
+def test_the_example_of_what_labels_say_of_each_other_gives_probabilities(run, tmp_path):
+    tokenizer = train_word_tokenizer(["a fast window manager"] * 2, max_length=32, num_cls_tokens=1)
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
+    names = ["interface::x11", "implemented-in::c", "role::program"]
+    config = LACOConfig.for_tokenizer(tokenizer, label_names=names, auxiliary_task="both", backbone_config=sizes)
+    for part in (LACOForXMTC(config), tokenizer):
+        part.save_pretrained(tmp_path / "outputs" / "laco")
+    lines = block_with("conditional_probabilities").splitlines()
+    example = "\n".join(
+        line.replace("model.con", "known = model.con").replace("model.pair", "pair = model.pair") for line in lines
+    )
+    found = run(example)
+    assert found["known"].shape == (1, 3) and found["pair"].shape == (1, 1) and 0 < float(found["pair"]) < 1
 
 
 def test_the_data_example_writes_a_split_that_can_be_loaded(run, tmp_path):

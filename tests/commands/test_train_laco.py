@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -243,9 +244,21 @@ def test_candidates_that_do_not_fit_the_model_are_refused(mixed, tmp_path):
     settings = {"model": str(copied), "input": str(tmp_path / "texts.txt"), "output": str(tmp_path / "tags.jsonl")}
     with pytest.raises(ValueError, match=r"finds 2 labels \(digest None\), but the model has 6"):
         predict_file(PredictArguments(**settings))
+    with pytest.raises(TypeError, match="candidates holds lists, but it is one list of labels for all texts"):
+        tagger("cat", candidates=[["cat"], ["song"]])
     shutil.rmtree(copied / "candidates")
     with pytest.raises(FileNotFoundError, match="Was the model trained with num_candidates"):
         predict_file(PredictArguments(**settings))
+
+
+def test_a_pipeline_takes_labels_as_an_array_and_saves_its_generator(mixed, tmp_path):
+    folder, _ = mixed
+    generator = CandidateGenerator.from_pretrained(folder)
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True, candidates=generator)
+    names = json.loads((folder / "labels.json").read_text())[:3]
+    assert tagger("cat", candidates=np.array(names)) == tagger("cat", candidates=names)
+    tagger.save_pretrained(tmp_path)
+    assert CandidateGenerator.from_pretrained(tmp_path).digest() == generator.digest()
 
 
 def test_sets_of_mixed_scores_need_a_tuned_threshold(train, tmp_path):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel, BertConfig
 
-from hf_xmtc import LACOConfig, LACOForXMTC, XMTCPipeline, train_word_tokenizer
+from hf_xmtc import LabelNames, LACOConfig, LACOForXMTC, XMTCPipeline, train_word_tokenizer
 from hf_xmtc.models.cooccurrence import ConditionalHead, PairHead, clcp_loss
 from hf_xmtc.models.cooccurrence_sampling import draw_pairs
 from hf_xmtc.models.label_positives import mark_positives
@@ -119,6 +119,15 @@ def test_the_pipeline_takes_no_part_of_labels_that_are_read_in_a_row():
         model = LACOForXMTC(LACOConfig.for_tokenizer(tokenizer, label_names=list("abc"), backbone_config=sizes, **settings))
         with pytest.raises(ValueError, match="trained with all labels in a row"):
             XMTCPipeline(model=model, tokenizer=tokenizer)("a cat", candidates=["a", "b"])
+
+
+def test_a_label_by_its_name_for_readers_is_said_to_be_one():
+    tokenizer = train_word_tokenizer(["a cat", "a dog"], min_document_frequency=1, max_length=16, num_cls_tokens=1)
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
+    names = LabelNames(["1021591971", "4226127-2"], names=["Plug-in-Hybrid", "Neuronales Netz"])
+    model = LACOForXMTC(LACOConfig.for_tokenizer(tokenizer, label_names=names, backbone_config=sizes))
+    with pytest.raises(ValueError, match="no label 'Plug-in-Hybrid' among its 2. It is the name of '1021591971'"):
+        XMTCPipeline(model=model, tokenizer=tokenizer)("a cat", candidates=["Plug-in-Hybrid"])
 
 
 def test_a_candidate_given_twice_is_refused():

@@ -2,6 +2,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import (
@@ -199,6 +200,13 @@ def test_the_models_thresholds_are_used_where_they_are_asked_for(tagger):
     limits[LABELS.index(last["label"])] = last["score"] - 1e-4
     tagger.model.set_thresholds(limits)
     assert labels_of(tagger(TEXTS[0], threshold="model")) == {last["label"]}  # though others have higher scores
+
+
+def test_numbers_of_numpy_are_numbers(tagger):
+    assert_same(tagger(TEXTS[0], top_k=np.int64(3)), tagger(TEXTS[0], top_k=3))
+    assert_same(tagger(TEXTS[0], threshold=np.float32(0.25)), tagger(TEXTS[0], threshold=0.25))
+    with pytest.raises(ValueError, match="top_k=True, but it must be a whole number"):
+        tagger(TEXTS[0], top_k=True)
 
 
 def test_more_labels_above_the_threshold_than_looked_at_first_are_all_answered(tiny_model_folder):

@@ -154,6 +154,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
     if args.tune_generator_share:
         told, of_model = mix_with_generator(trainer, tokenized)
         of_parts = {split: {**values, **of_model.get(split, {})} for split, values in of_parts.items()}
+        figures["generator_share"] = model.config.generator_share
         say(args, told)
     if args.tune_threshold != "none":
         trainer.tune_thresholds(tokenized["validation"])

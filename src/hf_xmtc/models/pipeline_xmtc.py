@@ -1,8 +1,10 @@
 """`XMTCPipeline`: texts in, ranked labels out."""
 
 import difflib
+import os
 from inspect import signature
 from itertools import compress
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -64,14 +66,17 @@ class XMTCPipeline(Pipeline):
                 "threshold, candidates, max_length and batch_size. Texts are always cut at the model's limit, and scores are always sigmoids."
             )
         top_k = parameters.get("top_k", DEFAULT_TOP_K)
-        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+        if top_k is not None and (not isinstance(top_k, Integral) or isinstance(top_k, bool) or top_k < 1):
             raise ValueError(f"top_k={top_k!r}, but it must be a whole number of at least 1, or None for all labels.")
         threshold = parameters.get("threshold")
-        is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-        if threshold not in (None, "model") and not (is_number and 0 <= threshold <= 1):
-            raise ValueError(
-                f"threshold={threshold!r}, but it must be a number from 0 to 1, or 'model' for the model's own."
-            )
+        if threshold is not None and not (isinstance(threshold, str) and threshold == "model"):
+            if not isinstance(threshold, Real) or isinstance(threshold, bool) or not 0 <= threshold <= 1:
+                raise ValueError(
+                    f"threshold={threshold!r}, but it must be a number from 0 to 1, or 'model' for the model's own."
+                )
+            parameters["threshold"] = float(threshold)
+        if top_k is not None and "top_k" in parameters:
+            parameters["top_k"] = int(top_k)
         max_length = parameters.get("max_length")
         if max_length is not None:
             # A tokenizer that is asked for fewer tokens than its special ones does not cut at all, and says nothing.
@@ -184,8 +189,14 @@ class XMTCPipeline(Pipeline):
                 )
             config.refuse_generator_of_others(candidates)
             return candidates
+        candidates = candidates if isinstance(candidates, str) else list(candidates)
         if isinstance(candidates, str) or not candidates:
             raise ValueError(f"candidates={candidates!r:.80}, but it must be a list of at least one label.")
+        if isinstance(candidates[0], list | tuple):
+            raise TypeError(
+                "candidates holds lists, but it is one list of labels for all texts, or what finds labels for each, such as "
+                "hf_xmtc.retrieval.CandidateGenerator. For a list of each text call the pipeline once for each."
+            )
         return list(dict.fromkeys(self._label_id(label) for label in candidates))
 
     def _num_scored(self, inputs: dict) -> int:
@@ -201,10 +212,21 @@ class XMTCPipeline(Pipeline):
         if label not in ids:
             close = difflib.get_close_matches(label, ids, n=3)
             hint = f" Close to it: {', '.join(close)}." if close else ""
+            names = self.model.config.label_names
+            named = [names[i] for i in range(len(names)) if names.name_of(i) == label]
+            if named:
+                hint = f" It is the name of {', '.join(map(repr, named[:3]))}."
             raise ValueError(
                 f"The model has no label {label!r} among its {len(ids)}.{hint} Give it as the pipeline answers it."
             )
         return ids[label]
+
+    def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
+        """Save model, tokenizer and, where the pipeline has one, the generator of candidates; as `transformers.Pipeline.save_pretrained`."""
+        super().save_pretrained(save_directory, **kwargs)
+        generator = self._preprocess_params.get("candidates")
+        if hasattr(generator, "save_pretrained"):
+            generator.save_pretrained(save_directory)
 
     def preprocess(self, text: str, max_length: int | None = None, candidates: Any = None, **extra: bool) -> dict:
         if not isinstance(text, str):

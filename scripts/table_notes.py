@@ -1,0 +1,123 @@
+"""What stands below a table of results: its data, settings and machine, and what is missing."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from result_table import RowResults
+
+__all__ = ["KL", "SPLIT", "notes_on"]
+
+SPLIT = "test"
+KL = "label_dependency_kl"
+RECALL, CANDIDATES = "candidate_recall", "num_candidates"
+# What dense_peer.py has found out about its run.
+GRADIENTS = "first_step_gradient_difference"
+DOCUMENT_LIMITS = {
+    "max_train_documents": "the training documents",
+    "max_validation_documents": "the validation documents",
+    "max_eval_documents": "the documents of each other split",
+}
+
+
+def notes_on(rows: Sequence["RowResults"]) -> list[str]:
+    """Data, settings and machine behind the numbers, and which runs are missing."""
+    runs = [run for row in rows for run in row.runs]
+    sizes = runs[0]["dataset"]
+    libraries = sorted({name for run in runs for name in run["versions"]})
+    documents = ", ".join(f"{split} {count:,}" for split, count in sizes["num_documents"].items())
+    notes = [
+        f"Data set {sizes['name']}: {sizes['num_labels']:,} labels; documents: {documents}.",
+        f"Metrics are per cent on the {SPLIT} split, mean ± sample standard deviation over the runs (one seed each; a row that "
+        "no seed changes has one run); labels that training never saw count as missed. Time is seconds of training, choice of "
+        "settings not included, memory the most that the process held. The best value of a column is bold.",
+        *_notes_on_data(rows),
+        f"Learning rate: {_by_value(rows, 'learning_rate')}.",
+        "Threads: " + "; ".join(f"{row.title} {_distinct(row.runs, 'train', 'threads')}" for row in rows if row.runs) + ".",
+        "Versions: " + ", ".join(f"{name} {_distinct(runs, 'versions', name)}" for name in libraries) + ".",
+    ]
+    resumed = [
+        f"{row.title} ({count})" for row in rows if (count := sum("resumed_at_epoch" in run["train"] for run in row.runs))
+    ]
+    if resumed:
+        notes.append(f"Left out of the time because they were interrupted and resumed: {', '.join(resumed)}.")
+    for row in rows:
+        if recalls := [run["metrics"][SPLIT][RECALL] for run in row.runs if RECALL in run["metrics"][SPLIT]]:
+            most = row.runs[0]["metrics"][SPLIT][CANDIDATES]
+            notes.append(
+                f"{row.title}: the {most} candidates of a document hold {100 * statistics.fmean(recalls):.2f} % of its labels, which is the "
+                "most that their model can find; labels that training never saw are among the rest." + _note_on_shares(row)
+            )
+    if differences := [run["train"][GRADIENTS] for run in runs if GRADIENTS in run["train"]]:
+        notes.append(
+            f"Gradients of the first batch by label blocks and the usual way are at most {max(differences):.1e} apart, without dropout "
+            "and relative to the largest of each parameter (to a hundredth of the largest of all, where that is more)."
+        )
+    for row in rows:
+        if len(row.runs) < row.num_wanted:
+            missing = f"Missing: {row.num_wanted - len(row.runs)} of {row.num_wanted} runs of {row.title}"
+            notes.append(f"{missing}; {row.skipped}." if row.skipped else f"{missing}.")
+    return notes
+
+
+def _notes_on_data(rows: Sequence["RowResults"]) -> list[str]:
+    runs, notes = [run for row in rows for run in row.runs], []
+    for setting, documents in DOCUMENT_LIMITS.items():
+        if any(run["recipe"].get(setting) for run in runs):
+            notes.append(f"Of {documents} the first {_by_value(rows, setting)} are used.")
+    if any("micro_f1" in run["metrics"][SPLIT] for run in runs):
+        gold = runs[0]["dataset"].get("num_distinct_sets")
+        tuned = "a score above a threshold that was tuned on validation"
+        thresholds = {str(run["recipe"].get("tune_threshold", "none")) for run in runs}
+        limit = (
+            "a score above 0.5"
+            if thresholds == {"none"}
+            else tuned
+            if "none" not in thresholds
+            else f"a score above 0.5, or {tuned}"
+        )
+        notes.append(
+            f"Sets hold the labels with {limit} (SeqTag: the best sequence); groups are quarters of the labels by frequency in training, "
+            "group 4 the rarest." + (f" The true labels form {gold:,} distinct sets." if gold is not None else "")
+        )
+        notes.append(
+            "KL is LACO's equation 8, lower is nearer to the true dependency of labels. A pair of labels that occurs together in the test "
+            "split and is never predicted together counts in it with the probability 1e-6; such clipped pairs make most of a large value, "
+            "so that it falls with every pair that is predicted at all."
+            + ("" if any(KL in run["train"] for run in runs) else " It was not measured on the training documents.")
+        )
+        notes.append(
+            "Labels stand in the order of the data set's label file, or sorted where it has none; SeqTag depends on it, and LACO where its "
+            "labels have positions or its filters span several of them."
+        )
+        notes.append(f"Tokens of a text, labels not counted: at most {_by_value(rows, 'max_length_tokens')}.")
+    if any(run["recipe"].get("validation_carved") for run in runs):
+        notes.append(
+            "The data set has no validation split: a tenth of its training documents, chosen by a hash of the text, is one."
+        )
+    if any("-corpus" in metric for run in runs for metric in run["metrics"][SPLIT]):
+        notes.append('PSnDCG is that of the authors of CorNet and AttentionXML (`variant="corpus"` of `psndcg_at_k`).')
+    return notes
+
+
+def _note_on_shares(row: "RowResults") -> str:
+    shares = sorted({run["train"]["generator_share"] for run in row.runs if "generator_share" in run["train"]})
+    return (
+        f" Votes count in the scores by a share of {' and '.join(map(str, shares))}, chosen on validation." if shares else ""
+    )
+
+
+def _by_value(rows: Sequence["RowResults"], setting: str) -> str:
+    """A setting of the recipes, and where it differs the rows that have each value."""
+    titles: dict[str, list[str]] = {}
+    for row in rows:
+        for value in sorted({str(run["recipe"].get(setting)) for run in row.runs}):
+            titles.setdefault(value, []).append(row.title)
+    if len(titles) == 1:
+        return next(iter(titles))
+    return "; ".join(f"{value} ({', '.join(names)})" for value, names in titles.items())
+
+
+def _distinct(runs: Sequence[Mapping[str, Any]], part: str, key: str) -> str:
+    return " and ".join(sorted({str(run[part][key]) for run in runs if key in run[part]}))
