@@ -114,11 +114,8 @@ def test_the_example_of_what_labels_say_of_each_other_gives_probabilities(run, t
     config = LACOConfig.for_tokenizer(tokenizer, label_names=names, auxiliary_task="both", backbone_config=sizes)
     for part in (LACOForXMTC(config), tokenizer):
         part.save_pretrained(tmp_path / "outputs" / "laco")
-    lines = block_with("conditional_probabilities").splitlines()
-    example = "\n".join(
-        line.replace("model.con", "known = model.con").replace("model.pair", "pair = model.pair") for line in lines
-    )
-    found = run(example)
+    changes = {"model.conditional": "known = model.conditional", "model.pair": "pair = model.pair"}
+    found = run(with_changes(block_with("conditional_probabilities"), changes))
     assert found["known"].shape == (1, 3) and found["pair"].shape == (1, 1) and 0 < float(found["pair"]) < 1
 
 
