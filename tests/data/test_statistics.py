@@ -51,6 +51,9 @@ def test_the_summary_is_short_and_readable(dataset):
     assert lines[1] == "  train: 4 documents, 1.2 labels each (median 1.5), 1.5 words each (median 1.5), 1 without labels"
     assert lines[2].endswith("1 with unseen labels")
     assert lines[3].endswith("0 head (> 100 documents), 0 torso (6 to 100), 3 tail (<= 5)")
+    fewer = dataset_statistics({**dataset, "train": dataset["train"].select([3, 1])})
+    assert fewer["num_labels_without_documents"] == 1
+    assert summarize_statistics(fewer).splitlines()[3].endswith("3 tail (<= 5), 1 of them without any")
 
 
 def test_ac18_what_is_said_of_a_hundred_thousand_labels_is_a_few_lines(write_folder, load):

@@ -55,7 +55,7 @@ def dataset_statistics(dataset: "DatasetDict", *, head_above: int = 100, tail_up
     Returns:
         JSON-ready: ``source``, ``num_labels``, ``num_evaluation_only_labels``, ``validation_carved``, the ``splits``
         (documents, documents without labels, with labels that only evaluation data has, labels and words per document),
-        and ``documents_per_label`` and ``label_groups`` of the training split.
+        and ``documents_per_label``, ``label_groups`` and ``num_labels_without_documents`` of the training split.
     """
     info = label_info_of(dataset)
     statistics: dict[str, Any] = {
@@ -69,6 +69,7 @@ def dataset_statistics(dataset: "DatasetDict", *, head_above: int = 100, tail_up
         counts = label_counts(dataset["train"], info.num_labels)
         head, tail = int((counts > head_above).sum()), int((counts <= tail_up_to).sum())
         statistics["documents_per_label"] = _summary(counts)
+        statistics["num_labels_without_documents"] = int((counts == 0).sum())
         statistics["label_groups"] = {
             f"head (> {head_above} documents)": head,
             f"torso ({tail_up_to + 1} to {head_above})": info.num_labels - head - tail,
@@ -96,6 +97,8 @@ def summarize_statistics(statistics: dict[str, Any]) -> str:
     if "label_groups" in statistics:
         spread = statistics["documents_per_label"]
         groups = ", ".join(f"{count:,} {group}" for group, count in statistics["label_groups"].items())
+        if idle := statistics["num_labels_without_documents"]:
+            groups += f", {idle:,} of them without any"
         lines.append(f"  documents per label: mean {spread['mean']:.1f}, median {spread['median']:g}; {groups}")
     return "\n".join(lines)
 
