@@ -314,3 +314,10 @@ def _change_weights(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     weights = {name: tensor + 0.5 if name.endswith("bias") else tensor for name, tensor in weights.items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_a_hub_that_cannot_be_reached_is_said_in_a_line(model_folder, monkeypatch, capsys):
+    monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert push_main(["--model", str(model_folder), "--repo_id", "me/tagger"]) == 1
+    said = capsys.readouterr().err
+    assert "Nothing was published. The Hub at http://127.0.0.1:9 cannot be reached" in said and "Traceback" not in said

@@ -22,6 +22,9 @@ from .verify import CONFIG_FILE, ModelFolderReport, check_model_folder, num_labe
 
 __all__ = ["push_folder", "push_main"]
 
+# Of the HTTP library that the Hub's client is built on, which differs by version: no connection, no answer.
+TransportError = HfHubHTTPError.__bases__[0]
+
 logger = logging.getLogger(__name__)
 
 _WEIGHT_SUFFIXES = (".safetensors", ".bin", ".gguf", ".onnx")
@@ -67,6 +70,7 @@ def push_folder(
         ValueError: If the folder is not complete, holds pickles or corrupt weights, or the repo holds another model, or is
             public where ``private`` was asked for.
         PermissionError: If the Hub refuses the token.
+        ConnectionError: If the Hub cannot be reached.
     """
     validate_repo_id(repo_id)
     report = check_model_folder(folder)
@@ -103,6 +107,10 @@ def push_folder(
             f"The Hub at {api.endpoint} refused to write to {repo_id} (HTTP {error.response.status_code}): {error}\n"
             "Is the token missing, expired or without write permission for this account? Log in with `hf auth login` or "
             "set HF_TOKEN to a token with the role `write`."
+        ) from error
+    except TransportError as error:
+        raise ConnectionError(
+            f"The Hub at {api.endpoint} cannot be reached ({error}). Is there a network, and is HF_ENDPOINT right?"
         ) from error
     return _address(str(repo_url), revision)
 
