@@ -69,16 +69,9 @@ def _notes_on_data(rows: Sequence["RowResults"]) -> list[str]:
     if any("micro_f1" in run["metrics"][SPLIT] for run in runs):
         gold = runs[0]["dataset"].get("num_distinct_sets")
         tuned = "a score above a threshold that was tuned on validation"
-        thresholds = {str(run["recipe"].get("tune_threshold", "none")) for run in runs}
-        limit = (
-            "a score above 0.5"
-            if thresholds == {"none"}
-            else tuned
-            if "none" not in thresholds
-            else f"a score above 0.5, or {tuned}"
-        )
+        limits = {tuned if run["recipe"].get("tune_threshold", "none") != "none" else "a score above 0.5" for run in runs}
         notes.append(
-            f"Sets hold the labels with {limit} (SeqTag: the best sequence); groups are quarters of the labels by frequency in training, "
+            f"Sets hold the labels with {', or '.join(sorted(limits))} (SeqTag: the best sequence); groups are quarters of the labels by frequency in training, "
             "group 4 the rarest." + (f" The true labels form {gold:,} distinct sets." if gold is not None else "")
         )
         notes.append(
@@ -102,10 +95,8 @@ def _notes_on_data(rows: Sequence["RowResults"]) -> list[str]:
 
 
 def _note_on_shares(row: "RowResults") -> str:
-    shares = sorted({run["train"]["generator_share"] for run in row.runs if "generator_share" in run["train"]})
-    return (
-        f" Votes count in the scores by a share of {' and '.join(map(str, shares))}, chosen on validation." if shares else ""
-    )
+    shares = _distinct(row.runs, "train", "generator_share")
+    return f" Votes count in the scores by a share of {shares}, chosen on validation." if shares else ""
 
 
 def _by_value(rows: Sequence["RowResults"], setting: str) -> str:

@@ -1,12 +1,10 @@
 """Candidates as columns of a data set, and what the generator and the model are worth alone."""
 
-import hashlib
-import json
-
 import numpy as np
 from datasets import Dataset, DatasetDict, Features, List, Value, concatenate_datasets
 
 from hf_xmtc.data import LabelInfo
+from hf_xmtc.data.cache_keys import cache_key
 from hf_xmtc.metrics import ranking_report
 from hf_xmtc.retrieval import CandidateGenerator, candidate_recall
 from hf_xmtc.training import XMTCTrainer
@@ -41,9 +39,10 @@ def add_candidates(
     """
     generator = CandidateGenerator.fit(data["train"]["text"], data["train"]["labels"], info.num_labels)
     generator.labels_digest = info.names.digest()
+    digest = generator.digest()
     columns, report = {}, {}
     for split, rows in data.items():
-        found = _found(generator, rows, num_candidates, is_training=split == "train")
+        found = _found(generator, digest, rows, num_candidates, is_training=split == "train")
         columns[split] = concatenate_datasets([tokenized[split], found], axis=1)
         labels = rows["labels"][:]
         if any(labels):
@@ -58,14 +57,13 @@ def add_candidates(
     return DatasetDict(columns), generator, report
 
 
-def _found(generator: CandidateGenerator, rows: Dataset, num_candidates: int, is_training: bool) -> Dataset:
+def _found(generator: CandidateGenerator, digest: str, rows: Dataset, num_candidates: int, is_training: bool) -> Dataset:
     """The columns alone, computed or from their cache."""
 
     def find(texts: list[str], places: list[int]) -> dict[str, np.ndarray]:
         ids, votes = generator.candidates(texts, num_candidates, training_rows=places if is_training else None)
         return {CANDIDATES: ids.astype(np.int32), VOTES: votes}
 
-    parts = [_VERSION, generator.digest(), rows._fingerprint, num_candidates, is_training]
     return rows.map(
         find,
         input_columns="text",
@@ -73,7 +71,7 @@ def _found(generator: CandidateGenerator, rows: Dataset, num_candidates: int, is
         batched=True,
         remove_columns=rows.column_names,
         features=Features({CANDIDATES: List(Value("int32")), VOTES: List(Value("float32"))}),
-        new_fingerprint=hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest(),
+        new_fingerprint=cache_key([_VERSION, digest, rows._fingerprint, num_candidates, is_training]),
         desc="Candidates",
     )
 

@@ -207,7 +207,15 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
                     batch_size=settings.batch_size,
                     max_length=max_length,
                 )
-                rows = _rows(chunk, writer.progress.num_documents, top_labels, top_scores, names, settings.min_score)
+                rows = _rows(
+                    chunk,
+                    writer.progress.num_documents,
+                    top_labels,
+                    top_scores,
+                    names,
+                    settings.min_score,
+                    settings.with_names,
+                )
                 writer.write(rows, chunk.num_without_text, num_truncated)
                 progress_bar.update(len(rows))
         writer.finish()
@@ -339,6 +347,7 @@ def _rows(
     top_scores: np.ndarray,
     names: LabelNames,
     min_score: float,
+    with_names: bool,
 ) -> list[PredictionRow]:
     rows = []
     for i in range(len(chunk.texts)):
@@ -346,6 +355,6 @@ def _rows(
         label_ids = top_labels[i, kept].tolist()
         labels = [names[label_id] for label_id in label_ids]
         document_id = chunk.ids[i] if chunk.ids is not None else None
-        for_readers = [names.name_of(label_id) for label_id in label_ids]
+        for_readers = [names.name_of(label_id) for label_id in label_ids] if with_names else None
         rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, kept].tolist(), for_readers))
     return rows

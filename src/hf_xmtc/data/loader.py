@@ -1,7 +1,5 @@
 """`load_xmtc_dataset`: any supported data set as texts and label ids."""
 
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -18,6 +16,7 @@ try:
 except ImportError as error:
     raise ImportError("`load_xmtc_dataset` needs `datasets`: pip install 'hf_xmtc[train]'") from error
 
+from .cache_keys import cache_key
 from .encoding import LoaderSettings, encode_source
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
@@ -111,7 +110,7 @@ def _choose_label_file(source: Source, path: str | os.PathLike | None, given_nam
 def _fingerprint(source: Source, given_names: LabelFile | None, label_path: Path | None, settings: LoaderSettings) -> str:
     labels = given_names.fingerprint if given_names else label_path and [label_path.suffix, file_digest(label_path)]
     parts = [_ENCODING_VERSION, source.name, source.fingerprint, source.license, labels, asdict(settings)]
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+    return cache_key(parts)
 
 
 def _build(folder: Path, source: Source, labels: LabelFile | None, settings: LoaderSettings, fingerprint: str) -> None:

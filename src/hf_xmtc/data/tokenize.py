@@ -1,6 +1,5 @@
 """Tokenizing a loaded data set, with a count of the texts that were cut."""
 
-import hashlib
 import json
 from typing import TypeVar
 
@@ -9,6 +8,8 @@ from datasets import Dataset, DatasetDict, Features, List, Value
 from transformers import PreTrainedTokenizerBase
 
 from hf_xmtc.tokenization import check_max_length
+
+from .cache_keys import cache_key
 
 __all__ = ["tokenize_dataset"]
 
@@ -94,4 +95,4 @@ def _fingerprint(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_lengt
     content.update(truncation=None, padding=None)
     settings = [tokenizer.truncation_side, max_length]
     parts = [_TOKENIZING_VERSION, dataset._fingerprint, content, *settings]
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+    return cache_key(parts)

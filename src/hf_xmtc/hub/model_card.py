@@ -277,8 +277,12 @@ def _usage_of_sets(family: str, label_info: Mapping, recipe: Mapping) -> str:
 `tagger("Your text", threshold="model")` gives the predicted set: the {set_of}."""
 
 
+def _has_tuned_threshold(recipe: Mapping) -> bool:
+    return recipe.get("tune_threshold", "none") != "none"
+
+
 def _has_sets(family: str, recipe: Mapping) -> bool:
-    return family == "seqtag" or bool(recipe.get("set_metrics")) or recipe.get("tune_threshold", "none") != "none"
+    return family == "seqtag" or bool(recipe.get("set_metrics")) or _has_tuned_threshold(recipe)
 
 
 def _results(metrics: Mapping, dataset_name: str, recipe: Mapping) -> str:
@@ -297,7 +301,7 @@ def _results(metrics: Mapping, dataset_name: str, recipe: Mapping) -> str:
         shown = " | ".join(f"{factor * values[name]:.2f}" if name in values else "–" for values in splits.values())
         lines.append(f"| {_cell(name)} | {shown} | {meaning_of(name)} |")
     notes = [_left_out_note(split, metrics[split]) for split in splits]
-    if "validation" in splits and (recipe.get("tune_threshold", "none") != "none" or recipe.get("tune_generator_share")):
+    if "validation" in splits and (_has_tuned_threshold(recipe) or recipe.get("tune_generator_share")):
         notes.append(
             "What was tuned on the validation split is measured there on the same documents: rather trust the test split."
         )
@@ -375,7 +379,7 @@ def _limits(family: str, recipe: Mapping) -> list[str]:
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
     if recipe.get("tune_generator_share"):
         scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
-    tuned = family == "seqtag" or recipe.get("tune_threshold", "none") != "none"
+    tuned = family == "seqtag" or _has_tuned_threshold(recipe)
     return [
         f"{cut}; what stands after them has no influence.",
         "Only labels seen in training can be predicted; the label set is fixed in `labels.json`.",

@@ -199,28 +199,21 @@ class LACOConfig(JointConfig):
     def _refuse_idle_task_settings(self) -> None:
         """Refuse settings of a task that is not learnt: whoever gives one expects it to do something."""
         pairs, conditions = self.learns_pairs, self.learns_conditions
-        wanted = {
-            "plcp_weight": (pairs, "auxiliary_task='plcp' or 'both'"),
-            "plcp_pairs": (pairs, "auxiliary_task='plcp' or 'both'"),
-            "plcp_single_label": (pairs, "auxiliary_task='plcp' or 'both'"),
-            "clcp_weight": (conditions, "auxiliary_task='clcp' or 'both'"),
-            "clcp_given": (conditions, "auxiliary_task='clcp' or 'both'"),
-            "clcp_head": (conditions, "auxiliary_task='clcp' or 'both'"),
-            "clcp_given_probability": (conditions and self.clcp_given == "bernoulli", "clcp_given='bernoulli'"),
-            "auxiliary_alpha": (
-                pairs and conditions or self.literal_equation_7,
-                "auxiliary_task='both' or literal_equation_7=True",
-            ),
-            "auxiliary_units": (pairs or conditions, "an auxiliary_task"),
-            "auxiliary_sampling": (pairs or conditions, "an auxiliary_task"),
-            "literal_equation_7": (pairs or conditions, "an auxiliary_task"),
-        }
-        for field, (is_read, reader) in wanted.items():
-            if getattr(self, field) != self.left_out_of_files[field] and not is_read:
-                raise ValueError(
-                    f"{field}={getattr(self, field)!r} with auxiliary_task={self.auxiliary_task!r}, which does not read it: it goes with "
-                    f"{reader}. Leave it out."
-                )
+        weighs_by_alpha = pairs and conditions or self.literal_equation_7
+        by_reader = (
+            ("auxiliary_task='plcp' or 'both'", pairs, ("plcp_weight", "plcp_pairs", "plcp_single_label")),
+            ("auxiliary_task='clcp' or 'both'", conditions, ("clcp_weight", "clcp_given", "clcp_head")),
+            ("clcp_given='bernoulli'", conditions and self.clcp_given == "bernoulli", ("clcp_given_probability",)),
+            ("auxiliary_task='both' or literal_equation_7=True", weighs_by_alpha, ("auxiliary_alpha",)),
+            ("an auxiliary_task", pairs or conditions, ("auxiliary_units", "auxiliary_sampling", "literal_equation_7")),
+        )
+        for reader, is_there, fields in by_reader:
+            for field in fields:
+                if getattr(self, field) != self.left_out_of_files[field] and not is_there:
+                    raise ValueError(
+                        f"{field}={getattr(self, field)!r} with auxiliary_task={self.auxiliary_task!r}, which does not read it: it goes with "
+                        f"{reader}. Leave it out."
+                    )
 
     def refuse_generator_of_others(self, generator: Any) -> None:
         """Refuse what finds candidates for other labels than the model's.

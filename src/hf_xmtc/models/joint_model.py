@@ -79,6 +79,7 @@ class JointModel(XMTCPreTrainedModel):
         output_attentions: bool = False,
         output_hidden_states: bool = False,
         candidate_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> JointStates:
         """Run the encoder over texts and labels.
 
@@ -88,16 +89,17 @@ class JointModel(XMTCPreTrainedModel):
             output_attentions: Also return attention weights.
             output_hidden_states: Also return the hidden states of all layers.
             candidate_ids: Labels to read in the place of all, (B, C), padded with -100.
+            token_type_ids: Segment ids as the tokenizer gives them for one text: 0 everywhere, (B, T).
 
         Raises:
-            ValueError: If texts are longer than the model takes, or label ids are unknown.
+            ValueError: If texts are longer than the model takes, in several segments, or label ids are unknown.
         """
+        refuse_segments(token_type_ids, 1)
         limit = self.max_input_tokens
         if limit is not None and input_ids.shape[1] > limit:
             raise ValueError(
                 f"The input has {input_ids.shape[1]} tokens but the model takes {limit} beside the {self.config.num_label_tokens} of its "
-                f"labels and their separator. "
-                f"Tokenize with truncation=True and max_length={limit}."
+                f"labels and their separator. Tokenize with truncation=True and max_length={limit}."
             )
         if candidate_ids is not None:
             self._check_candidates(candidate_ids, len(input_ids))
@@ -113,7 +115,7 @@ class JointModel(XMTCPreTrainedModel):
     def cache_documents(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> DocumentCache:
-        """Read texts once, for any number of `read_candidates`; arguments as in `read_jointly`, ``token_type_ids`` as in `forward`.
+        """Read texts once, for any number of `read_candidates`; arguments as in `read_jointly`.
 
         Raises:
             ValueError: If the texts see the labels (``joint_attention="full"``), or the encoder cannot keep what it knows of them.

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .backbones import refuse_segments
 from .candidates import LabelTerm, best_candidates, candidate_loss, log_scores, places_among
 from .configuration_laco import LACOConfig
 from .cooccurrence import ConditionalHead, PairHead, clcp_loss, plcp_loss
@@ -124,9 +123,8 @@ class LACOForXMTC(JointModel):
             return_dict: False for a tuple.
         """
         requested = self.requested_outputs(output_attentions, output_hidden_states)
-        refuse_segments(token_type_ids, 1)
         self._refuse_without_candidates(candidate_ids)
-        states = self.read_jointly(input_ids, attention_mask, *requested, candidate_ids)
+        states = self.read_jointly(input_ids, attention_mask, *requested, candidate_ids, token_type_ids)
         features = self.dropout(self.encode(states, candidate_ids))
         extra = {"hidden_states": states.hidden_states, "attentions": states.attentions}
         if candidate_ids is None:
@@ -234,10 +232,9 @@ class LACOForXMTC(JointModel):
             TypeError: If the pairs are no tensor.
         """
         self._refuse_without(self.pair_head, "plcp")
-        refuse_segments(token_type_ids, 1)
         refuse_no_tensor("pairs", pairs, "(documents, pairs, 2)")
         self.label_head.check_label_ids("A pair", pairs.flatten(1))
-        states = self._states_of_labels(input_ids, attention_mask, candidate_ids)
+        states = self._states_of_labels(input_ids, attention_mask, candidate_ids, token_type_ids)
         return _probability(self.pair_head(states, _places(pairs.flatten(1), candidate_ids).view(pairs.shape)))
 
     @torch.no_grad()
@@ -263,18 +260,24 @@ class LACOForXMTC(JointModel):
             TypeError: If what is known is no tensor.
         """
         self._refuse_without(self.conditional_head, "clcp")
-        refuse_segments(token_type_ids, 1)
         refuse_no_tensor("given", given, "(documents, known labels)")
         self.label_head.check_label_ids("What is known", given)
         if not bool((given >= 0).any(dim=1).all()):
             raise ValueError("A document has no known label, and CLCP is always told one. Leave the document out.")
-        states = self._states_of_labels(input_ids, attention_mask, candidate_ids)
+        states = self._states_of_labels(input_ids, attention_mask, candidate_ids, token_type_ids)
         places = _places(positive_ids(given, self.config.num_labels), candidate_ids)
         return _probability(self.conditional_head(states, mark_positives(places, states.shape[1])))
 
-    def _states_of_labels(self, input_ids: Tensor, attention_mask: Tensor | None, candidate_ids: Tensor | None) -> Tensor:
+    def _states_of_labels(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        candidate_ids: Tensor | None,
+        token_type_ids: Tensor | None,
+    ) -> Tensor:
         self._refuse_without_candidates(candidate_ids)
-        return self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids).labels
+        states = self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids, token_type_ids=token_type_ids)
+        return states.labels
 
     def _refuse_without_candidates(self, candidate_ids: Tensor | None) -> None:
         if candidate_ids is None and self.config.num_candidates:

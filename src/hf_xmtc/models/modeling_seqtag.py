@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .backbones import refuse_segments
 from .configuration_seqtag import SeqTagConfig
 from .joint_model import JointModel
 from .linear_chain_crf import LinearChainCRF
@@ -97,8 +96,7 @@ class SeqTagForXMTC(JointModel):
             return_dict: False for a tuple.
         """
         requested = self.requested_outputs(output_attentions, output_hidden_states)
-        refuse_segments(token_type_ids, 1)
-        states = self.read_jointly(input_ids, attention_mask, *requested)
+        states = self.read_jointly(input_ids, attention_mask, *requested, token_type_ids=token_type_ids)
         output = self.score(states.labels, labels, top_k, hidden_states=states.hidden_states, attentions=states.attentions)
         return output if return_dict is not False else output.to_tuple()
 

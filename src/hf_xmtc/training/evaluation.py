@@ -13,6 +13,7 @@ __all__ = ["Evaluation", "measured", "tuned_thresholds"]
 
 # What evaluation reports of `ranking_report`: the field's headline metrics. More would only widen every log line.
 REPORTED = {f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in (1, 3, 5)} | {"R@5", "num_documents", "num_left_out"}
+# Of `set_report`, whose number of documents is that above.
 SET_REPORTED = {
     *(f"{mean}_{what}" for mean in ("micro", "macro", "samples") for what in ("precision", "recall", "f1")),
     *(f"macro_f1_group{group}" for group in (1, 2, 3, 4)),
@@ -22,8 +23,6 @@ SET_REPORTED = {
     "num_distinct_sets",
     "subset_accuracy",
 }
-# Of `set_report`; the numbers of documents are those above.
-NOT_REPORTED = {"num_documents", "num_undefined_labels"}
 
 
 def measured(args: XMTCTrainingArguments, with_sets: bool | None = None) -> set[str]:
@@ -96,7 +95,7 @@ class Evaluation:
             label_counts=self.label_counts,
         )
         cut = in_set.all(axis=1).sum() if top_labels.shape[1] < self.num_labels else 0
-        return {**{name: value for name, value in report.items() if name not in NOT_REPORTED}, "num_cut_sets": int(cut)}
+        return {**{name: value for name, value in report.items() if name in SET_REPORTED}, "num_cut_sets": int(cut)}
 
     def propensity_for(self, positives: np.ndarray) -> np.ndarray | None:
         """Extend the weights to labels that training never saw: the formula's value for a count of zero."""
