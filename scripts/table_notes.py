@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hf_xmtc.commands.config_overrides import read_overrides
+
 if TYPE_CHECKING:
     from result_table import RowResults
 
@@ -68,8 +70,7 @@ def _notes_on_data(rows: Sequence["RowResults"]) -> list[str]:
             notes.append(f"Of {documents} the first {_by_value(rows, setting)} are used.")
     if any("micro_f1" in run["metrics"][SPLIT] for run in runs):
         gold = runs[0]["dataset"].get("num_distinct_sets")
-        tuned = "a score above a threshold that was tuned on validation"
-        limits = {tuned if run["recipe"].get("tune_threshold", "none") != "none" else "a score above 0.5" for run in runs}
+        limits = {_limit(run["recipe"]) for run in runs}
         notes.append(
             f"Sets hold the labels with {', or '.join(sorted(limits))} (SeqTag: the best sequence); groups are quarters of the labels by frequency in training, "
             "group 4 the rarest." + (f" The true labels form {gold:,} distinct sets." if gold is not None else "")
@@ -92,6 +93,13 @@ def _notes_on_data(rows: Sequence["RowResults"]) -> list[str]:
     if any("-corpus" in metric for run in runs for metric in run["metrics"][SPLIT]):
         notes.append('PSnDCG is that of the authors of CorNet and AttentionXML (`variant="corpus"` of `psndcg_at_k`).')
     return notes
+
+
+def _limit(recipe: Mapping[str, Any]) -> str:
+    """What puts a label into a predicted set."""
+    if recipe.get("tune_threshold", "none") != "none":
+        return "a score above a threshold that was tuned on validation"
+    return f"a score above {read_overrides(recipe.get('config_overrides')).get('decision_threshold', 0.5)}"
 
 
 def _note_on_shares(row: "RowResults") -> str:

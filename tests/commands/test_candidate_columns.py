@@ -63,6 +63,12 @@ def test_candidates_are_looked_for_again_when_what_they_depend_on_changes(data, 
     assert sum(asked) == (len(data["test"]) if change == "texts in another order" else of_all)
 
 
+def test_the_same_rows_as_training_and_as_test_texts_have_their_own_candidates(data):
+    data["test"] = data["train"]
+    columns, _, _ = added(data)
+    assert columns["test"][CANDIDATES][:] != columns["train"][CANDIDATES][:]
+
+
 def test_documents_without_labels_in_a_whole_split_are_not_measured(data):
     data["test"] = data["test"].map(lambda row: {"labels": []}, features=data["test"].features)
     assert set(added(data)[2]) == {"train", "validation"}

@@ -80,7 +80,7 @@ def test_names_for_readers_are_written_where_that_is_asked_for(settings, tiny_mo
 def test_documents_without_any_label_are_counted(settings, tmp_path):
     summary = run(settings, top_k=None, threshold="1")
     assert summary.total.num_without_labels == 7
-    assert "7 of 7 documents got no label: none has a score that is high enough" in summary.describe()
+    assert "7 of 7 documents got no label: none is likely enough" in summary.describe()
     assert "got no label" not in run(settings, output=str(tmp_path / "five.jsonl")).describe()
 
 

@@ -67,7 +67,11 @@ def test_a_run_killed_while_it_finishes_only_has_to_finish(settings, tmp_path, f
 
 @pytest.mark.parametrize(
     ("change", "difference"),
-    [({"top_k": 2}, "--top_k was 3 and is 2"), ({"min_score": 0.5}, "--min_score was 0.0 and is 0.5")],
+    [
+        ({"top_k": 2}, "--top_k was 3 and is 2"),
+        ({"min_score": 0.5}, "--min_score was 0.0 and is 0.5"),
+        ({"with_names": True}, "--with_names was False and is True"),
+    ],
 )
 def test_an_unfinished_run_with_other_settings_is_refused(settings, fail_at, change, difference):
     fail_at(2)

@@ -123,13 +123,40 @@ def test_unknown_arguments_are_named():
             ["--metric_for_best_model", "ndcg@5"],
             "metric_for_best_model='ndcg@5', but it is not measured. Did you mean 'nDCG@5'",
         ),
+        *(
+            (["--metric_for_best_model", "micro_f1", "--load_best_model_at_end", "false", *readers], "Add --set_metrics")
+            for readers in (["--early_stopping_patience", "2"], ["--lr_scheduler_type", "reduce_lr_on_plateau"])
+        ),
     ],
 )
 def test_a_metric_that_will_not_be_measured_is_refused_before_training(settings, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe(settings).check()
-    parse_recipe(["--metric_for_best_model", "eval_micro_f1", "--set_metrics", "true"]).check()
+    for metric in ("eval_micro_f1", "num_cut_sets"):
+        parse_recipe(["--metric_for_best_model", metric, "--set_metrics", "true"]).check()
     parse_recipe(["--metric_for_best_model", "micro_f1", "--load_best_model_at_end", "false"]).check()
+
+
+@pytest.mark.parametrize("option", [["--num_random_candidates", "50"], ["--injection_share", "0.1"]])
+def test_options_for_candidates_are_refused_where_there_are_none(option):
+    with pytest.raises(ValueError, match=f"{option[0][2:]}={option[1]}, but the model scores all labels"):
+        parse_recipe(["--model_family", "laco", *option]).check()
+    parse_recipe(["--model_family", "laco", "--config_overrides", "num_candidates=3", *option]).check()
+
+
+def test_sets_of_scores_in_which_votes_count_need_a_threshold():
+    overrides = "num_candidates=3,generator_share=0.5"
+    settings = ["--model_family", "laco", "--set_metrics", "--config_overrides"]
+    with pytest.raises(ValueError, match="generator_share=0.5 with set_metrics=True: .* Add --tune_threshold global"):
+        parse_recipe([*settings, overrides]).check()
+    parse_recipe([*settings, f"{overrides},decision_threshold=0.1"]).check()
+
+
+def test_labels_are_no_settings():
+    with pytest.raises(ValueError, match=r"does not know --num_labels 3\. The labels are those of the training documents"):
+        parse_recipe(["--num_labels", "3"])
+    with pytest.raises(ValueError, match=r"names 'num_labels'\. The labels are those of the training documents"):
+        ModelArguments(config_overrides="num_labels=3").config_settings()
 
 
 def test_config_fields_are_read_as_they_are_written():
@@ -215,17 +242,27 @@ def test_a_family_without_cls_tokens_has_no_setting_for_them_and_no_backbone():
         ("hidden_size", "'hidden_size' has no '='"),
         ('{"hidden_size": }', "is not valid JSON"),
         ("hiden_size=3", r"names 'hiden_size', which BertXMLConfig does not have. Did you mean 'hidden_size'\? It has: "),
-        ("backbone_config={}", "has commas of its own. Write all of it as JSON"),
+        ("backbone_config={}", "has a bracket, .* Write all of it as JSON"),
         (
             {"backbone_config": {"hidden_sise": 3}},
             "backbone_config names 'hidden_sise', which the config of 'bert' does not have",
         ),
-        ("num_hidden_layers=two", "has num_hidden_layers='two', but num_hidden_layers is a number"),
+        ("num_hidden_layers=two", "has num_hidden_layers='two', but num_hidden_layers is of the type int, such as"),
+        ("[1]", r"has a bracket, .* --config_overrides '{\"field\": …}'"),
+        (
+            {"backbone_config": {"model_type": "bart2"}},
+            "the model_type 'bart2', which transformers does not have. Did you mean 'bart'",
+        ),
     ],
 )
 def test_overrides_that_cannot_be_used_are_refused(overrides, message):
     with pytest.raises(ValueError, match=message):
         ModelArguments(config_overrides=overrides).config_settings()
+
+
+def test_a_word_for_a_number_or_nothing_is_said_to_be_none():
+    with pytest.raises(ValueError, match=r"cross_attention_channels='none', but .* is of the type int \| None, such as 64"):
+        ModelArguments(model_family="laco", config_overrides="cross_attention_channels=none").config_settings()
 
 
 def test_sizes_of_an_encoder_are_said_to_go_into_its_config():

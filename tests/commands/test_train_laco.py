@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
 
+from hf_xmtc import XMTCTrainingArguments
 from hf_xmtc.commands.predict import PredictArguments, predict_file
 from hf_xmtc.hub import check_model_folder
 from hf_xmtc.retrieval import CandidateGenerator
@@ -193,6 +195,8 @@ def test_the_generators_share_is_tuned_on_validation_and_saved(mixed):
     assert validation["nDCG@5"] >= max(validation["model_nDCG@5"], validation["generator_nDCG@5"]) - 1e-9
     assert validation["model_nDCG@5"] < validation["nDCG@5"]  # a model of a few steps knows nothing yet
     assert "model_nDCG@5" in metrics["test"]
+    assert metrics["train"]["generator_share"] == config["generator_share"]
+    assert "are no probabilities" in (folder / "README.md").read_text()
 
 
 def test_predict_finds_its_candidates_as_the_pipeline_does(mixed, tmp_path):
@@ -217,17 +221,26 @@ def test_predict_finds_its_candidates_as_the_pipeline_does(mixed, tmp_path):
 
 def test_candidates_that_were_found_before_are_not_looked_for_again(mixed, train, unchecked, tmp_path, monkeypatch):
     folder, _ = mixed
+    alone, with_main_first = [], XMTCTrainingArguments.main_process_first
+
+    @contextmanager
+    def main_process_first(self, local=True, desc="work"):
+        with with_main_first(self, local, desc):
+            alone.append(desc)
+            yield
+            alone.pop()
 
     def refuse(*args, **kwargs):
-        raise AssertionError("looked for again")
+        raise AssertionError(f"looked for again while the others wait for {alone}")
 
+    monkeypatch.setattr(XMTCTrainingArguments, "main_process_first", main_process_first)
     monkeypatch.setattr(CandidateGenerator, "candidates", refuse)
     settings = {**SCRATCH, "model_family": "laco", "max_steps": 1}
     overrides = {number: json.dumps({"backbone_config": SIZES, "num_candidates": number}) for number in (4, 3)}
     train(tmp_path / "run", **{**settings, "config_overrides": overrides[4]})
     before, after = (json.loads((run / "metrics.json").read_text())["train"] for run in (folder, tmp_path / "run"))
     assert after["candidate_recall"] == before["candidate_recall"]
-    with pytest.raises(AssertionError, match="looked for again"):
+    with pytest.raises(AssertionError, match="looked for again while the others wait for .'finding candidates'"):
         train(tmp_path / "other", **{**settings, "config_overrides": overrides[3]})
 
 

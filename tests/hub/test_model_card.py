@@ -188,20 +188,21 @@ def test_every_family_is_cited():
             ["choose a threshold on your own documents"],
         ),
         ("laco", {"tune_threshold": "per_label"}, ["a threshold of their own"], ["0.305"]),
-        ("laco", {"set_metrics": True}, ["score above 0.5."], ["rather trust the test split"]),
+        ("laco", {"set_metrics": True}, ["score above 0.305."], ["rather trust the test split"]),
         ("seqtag", {}, ["best sequence of yes and no over all labels", "a chain over all labels"], ["independent sigmoids"]),
         ("laco", {"tune_generator_share": True}, ["are no probabilities", "rather trust"], ["independent sigmoids"]),
     ],
 )
 def test_the_card_says_how_sets_are_made_and_what_scores_are(facts, family, recipe, said, not_said):
-    facts["label_info"]["decision_threshold"] = 0.305
+    share = 0.65 if recipe.get("tune_generator_share") else 0.0
+    facts["label_info"] |= {"decision_threshold": 0.305, "generator_share": share}
     text = build_model_card(**{**facts, "model_family": family, "recipe": recipe}).text
     assert [part for part in said if part not in text] == [] and [part for part in not_said if part in text] == []
 
 
 def test_every_metric_of_a_trained_model_has_a_meaning(tmp_path):
     args = XMTCTrainingArguments(output_dir=str(tmp_path), set_metrics=True)
-    counts = {"loss", "num_documents", "num_left_out", "num_clipped_pairs", "num_distinct_sets"}
+    counts = {"loss", "num_documents", "num_left_out", "num_clipped_pairs", "num_distinct_sets", "num_cut_sets"}
     assert [name for name in measured(args) - counts if not meaning_of(name)] == []
     assert meaning_of("generator_nDCG@5").startswith("the candidates' generator alone: ranking quality of the first 5")
 

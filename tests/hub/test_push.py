@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from huggingface_hub.errors import HfHubHTTPError
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from hf_xmtc import BertXMLForXMTC, LabelNames, LACOConfig, LACOForXMTC, XMTCPipeline, train_word_tokenizer
 from hf_xmtc.hub import card_from_folder, push_folder, push_main
+from hf_xmtc.hub.push import TransportError
 from hf_xmtc.retrieval import CandidateGenerator
 
 PUSH_SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "push_to_hub.py"
@@ -314,6 +316,10 @@ def _change_weights(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     weights = {name: tensor + 0.5 if name.endswith("bias") else tensor for name, tensor in weights.items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_an_error_of_a_file_is_not_taken_for_one_of_the_network():
+    assert issubclass(HfHubHTTPError, TransportError) and not issubclass(FileNotFoundError, TransportError)
 
 
 def test_a_hub_that_cannot_be_reached_is_said_in_a_line(model_folder, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Every setting of LACO does something and is saved; its defaults are those that the specification decides for."""
+"""Settings of LACO's parts and tasks do something and are saved; defaults are those that the specification decides for."""
 
 import itertools
 
@@ -50,6 +50,7 @@ def test_the_reproduction_is_the_authors_code():
 
 @torch.no_grad()
 def loss_of(model: LACOForXMTC) -> float:
+    torch.manual_seed(0)  # of dropout
     batch = make_batch(model, DOCUMENTS, length=20)
     return model.train()(**batch, labels=LABELS, document_seeds=torch.arange(len(DOCUMENTS))).loss.item()
 
@@ -61,6 +62,12 @@ def loss_of(model: LACOForXMTC) -> float:
         ({}, "cross_attention_values", ("normalized", "raw")),
         ({}, "cross_attention_tokens", ("all", "words", "padded")),
         ({"cross_attention": False}, "classifier_token", ("pooler", "cls")),
+        ({}, "cross_attention", (True, False)),
+        ({}, "joint_embedding", (True, False)),
+        ({}, "cross_attention_kernel", ([3, 1], [5, 1], [3, 3])),
+        ({}, "cross_attention_channels", (4, 8)),
+        ({}, "loss_reduction", ("sum_labels", "mean")),
+        ({}, "classifier_dropout", (0.0, 0.5)),
         ({}, "label_positions", ("shared", "sequential")),
         ({}, "joint_attention", ("full", "one_way")),
         ({"auxiliary_task": "plcp"}, "plcp_pairs", ("one_to_two", "one")),
@@ -117,6 +124,7 @@ def test_two_units_are_the_authors_and_a_plain_head_has_no_transformation():
         ({"plcp_pairs": "one", "auxiliary_task": "clcp"}, "plcp_pairs='one' with auxiliary_task='clcp'"),
         ({"plcp_single_label": "negatives_only", "auxiliary_task": "clcp"}, "plcp_single_label='negatives_only' with"),
         ({"clcp_given": "uniform", "auxiliary_task": "plcp"}, "clcp_given='uniform' with auxiliary_task='plcp'"),
+        ({"classifier_token": "cls"}, "classifier_token='cls' with cross_attention=True"),
         ({"clcp_head": "plain"}, "clcp_head='plain' with auxiliary_task='none'"),
         ({"clcp_weight": 5.0}, "clcp_weight=5.0 with auxiliary_task='none'"),
         ({"clcp_given_probability": 0.2, "auxiliary_task": "clcp"}, "it goes with clcp_given='bernoulli'"),

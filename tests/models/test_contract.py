@@ -5,6 +5,7 @@ import inspect
 import pytest
 import torch
 
+from hf_xmtc.models.mixed_precision import in_autocast_type
 from models.families import LONG, NUM_LABELS, SHORT, assert_same, make_batch, models_with_loss, overwrite_parameters
 
 EMPTY: list[int] = []
@@ -45,6 +46,14 @@ def test_a_step_under_bfloat16_autocast_is_near_one_in_float32(model):
     torch.testing.assert_close(found.loss.float(), expected.loss, rtol=0.05, atol=0.01)
     found.loss.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_under_autocast_what_an_lstm_reads_is_cast_and_float64_stays():
+    numbers = {dtype: torch.ones(2, dtype=dtype) for dtype in (torch.float32, torch.float64)}
+    assert in_autocast_type(numbers[torch.float32]).dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [in_autocast_type(tensor).dtype for tensor in numbers.values()]
+    assert found == [torch.bfloat16, torch.float64]
 
 
 # ---- documents and batches -------------------------------------------------------------------------------------------------

@@ -86,6 +86,24 @@ def test_every_label_loss_is_the_same_with_and_without_logits(family, label_loss
 
 
 @torch.no_grad()
+def test_so_many_labels_at_most_are_the_best_of_the_set(family, monkeypatch):
+    monkeypatch.setattr("hf_xmtc.models.predicted_sets.FIRST_LOOK", 2)
+    model = family.build()
+    batch = make_batch(model, [SHORT, LONG])
+    output = model(**batch, top_k=NUM_LABELS)
+    if not family.has_own_loss:
+        thresholds = torch.zeros(NUM_LABELS)
+        thresholds[output.top_labels[0, :2]] = 1.0  # the two best of the first document are in no set
+        model.set_thresholds(thresholds)
+    whole = [row[chosen].tolist() for row, chosen in zip(output.top_labels, model.in_predicted_set(output), strict=True)]
+    for top_k in (None, 1, 2, 3):
+        found, wanted = model.predict_sets(top_k=top_k, **batch)
+        rows = [row[chosen].tolist() for row, chosen in zip(found.top_labels, wanted, strict=True)]
+        assert rows == [labels[:top_k] for labels in whole]
+    assert family.has_own_loss or len(whole[0]) == NUM_LABELS - 2
+
+
+@torch.no_grad()
 def test_predicted_sets_are_the_labels_above_the_threshold_also_after_saving(family, tmp_path):
     model = family.build()
     batch = make_batch(model, [SHORT, LONG])

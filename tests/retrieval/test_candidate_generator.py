@@ -78,6 +78,26 @@ def test_blocks_and_saving_change_nothing(generator, tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "candidates").iterdir()} == {"candidates.safetensors", "candidates.json"}
 
 
+@pytest.mark.parametrize(
+    ("texts", "num_neighbors"), [(["a", "b", "b a", "a"], 2), (["a", "b", "a", "b a"], 1)], ids=["texts", "neighbors"]
+)
+def test_the_digest_is_of_everything_that_candidates_depend_on(texts, num_neighbors):
+    def fitted(texts, num_neighbors):
+        return CandidateGenerator.fit(texts, [[0], [1], [0], [1]], 2, num_neighbors, min_document_frequency=1)
+
+    first, other = fitted(["a", "b", "a", "b a"], 2), fitted(texts, num_neighbors)
+    # Words, their weights and the labels are the same: which training text has which words, or how many vote, is not.
+    assert first._words() == other._words() and np.array_equal(first.vectorizer.idf_, other.vectorizer.idf_)
+    assert (first.labels != other.labels).nnz == 0 and first.digest() != other.digest()
+    assert first.digest() == fitted(["a", "b", "a", "b a"], 2).digest()
+
+
+@pytest.mark.parametrize("rows", [[[0], [1]], [0.5, 1.0], [True, False]])
+def test_rows_that_are_no_row_numbers_are_refused(generator, rows):
+    with pytest.raises(TypeError, match=r"training_rows has the shape .* but it is one row number for each text"):
+        generator.candidates(NEW[:2], 3, training_rows=rows)
+
+
 def test_a_text_of_unknown_words_gets_the_most_frequent_labels(generator):
     counts = np.bincount(np.concatenate(LABELS), minlength=6)
     ids, _ = generator.candidates(["qwertz", ""], 3)

@@ -16,6 +16,8 @@ def test_defaults_evaluate_every_epoch_and_keep_the_best_model_by_ndcg_at_5(tmp_
 
 def test_a_loss_as_metric_is_better_when_smaller(tmp_path):
     assert make(tmp_path, metric_for_best_model="loss").greater_is_better is False
+    assert make(tmp_path, metric_for_best_model="label_dependency_kl").greater_is_better is False
+    assert make(tmp_path, metric_for_best_model="micro_f1").greater_is_better is True
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ def test_sets_that_go_on_behind_what_was_kept_are_counted(make_trainer):
     trainer = make_trainer(set_metrics=True, eval_top_k=5, set_top_k=5)
     trainer.model.set_thresholds(0.0)
     assert trainer.evaluate()["eval_num_cut_sets"] == 8  # six labels, five of them kept
+    trainer.model.set_thresholds([1.0] * 5 + [0.0])  # the last one may be behind the five
+    assert trainer.evaluate()["eval_num_cut_sets"] == 8
     trainer = make_trainer(output="more", set_metrics=True, eval_top_k=5, set_top_k=6)
     trainer.model.set_thresholds(0.0)
     assert trainer.evaluate()["eval_num_cut_sets"] == 0

@@ -115,8 +115,11 @@ def test_what_has_no_layers_and_factors_that_make_no_sense_are_refused(tmp_path)
     model = XMLCNNForXMTC(XMLCNNConfig(num_labels=3, vocab_size=20))
     with pytest.raises(ValueError, match="XMLCNNForXMTC has no encoder of transformers"):
         layer_learning_rates(model, 1.0, 0.8)
-    with pytest.raises(ValueError, match="freeze_heads=True, but XMLCNNForXMTC has no encoder"):
+    with pytest.raises(ValueError, match="freeze_heads=True, but this XMLCNNForXMTC has no encoder .* choose a family"):
         freeze_heads(model)
+    bert = BertXMLForXMTC(BertXMLConfig(num_labels=3, **SIZES))
+    with pytest.raises(ValueError, match="freeze_heads=True, but this BertXMLForXMTC has no encoder .* name a backbone"):
+        freeze_heads(bert)
     with pytest.raises(ValueError, match=r"layer_learning_rate_decay=1.5, but the factor is more than 0 and at most 1"):
         XMTCTrainingArguments(output_dir=str(tmp_path), layer_learning_rate_decay=1.5)
     with pytest.raises(ValueError, match="freeze_heads=True with label_learning_rate=0.1, but frozen label matrices"):

@@ -42,6 +42,24 @@ def test_a_missed_positive_is_put_in_at_the_beginning_alone(step, found):
     assert with_training_candidates(trainer, inputs)[CANDIDATES].shape == (50, 4)
 
 
+@pytest.mark.parametrize("counts", [[0] * 19 + [5], None])
+def test_random_candidates_are_drawn_by_their_frequency_in_training(counts):
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(injection_share=0.0, num_random_candidates=2),
+        state=SimpleNamespace(global_step=0, max_steps=100),
+        current_epoch=0,
+        evaluation=SimpleNamespace(label_counts=counts),
+        num_labels=20,
+    )
+    inputs = {
+        CANDIDATES: torch.tensor([[3, 4, 5, 6]]).expand(50, -1),
+        "labels": torch.tensor([[3, 4, -100]]).expand(50, -1),
+        SEEDS: torch.arange(50),
+    }
+    drawn = with_training_candidates(trainer, inputs)[CANDIDATES].unique().tolist()
+    assert 19 in drawn and (len(drawn) > 10) == (counts is None)  # without counts each is as likely
+
+
 # ---- through the trainer ---------------------------------------------------------------------------------------------------
 
 

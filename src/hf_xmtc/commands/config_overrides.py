@@ -2,16 +2,22 @@
 
 import dataclasses
 import difflib
+import inspect
 import json
 from collections.abc import Iterable
 from typing import Any
 
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
-__all__ = ["field_names", "hint", "read_overrides", "refuse_unknown_overrides"]
+__all__ = ["SAID_BY_DATA", "field_names", "hint", "read_overrides", "refuse_unknown_overrides"]
 
 
 PYTHON_WORDS = {"True": True, "False": False, "None": None}
+# What a config takes and nobody has to give.
+SAID_BY_DATA = dict.fromkeys(
+    ("num_labels", "label_names", "labels_digest", "id2label", "label2id"),
+    "The labels are those of the training documents, or of --label_file with --label_space file.",
+)
 
 
 def field_names(settings_class: type) -> set[str]:
@@ -40,9 +46,9 @@ def read_overrides(text: str | dict | None) -> dict[str, Any]:
         except json.JSONDecodeError as error:
             raise ValueError(f"config_overrides={text!r} is not valid JSON: {error}.") from error
     if "{" in text or "[" in text:
-        name = text.partition("=")[0].strip()
+        name = text.partition("=")[0].strip() if "=" in text else "field"
         raise ValueError(
-            f"config_overrides={text!r} holds a list or an object, which has commas of its own. Write all of it as JSON: "
+            f"config_overrides={text!r} has a bracket, as lists and objects do, whose commas would divide it. Write all of it as JSON: "
             f"--config_overrides '{{\"{name}\": …}}'."
         )
     overrides = {}
@@ -58,14 +64,16 @@ def read_overrides(text: str | dict | None) -> dict[str, Any]:
 
 
 def refuse_unknown_overrides(overrides: dict[str, Any], config_class: type[PreTrainedConfig]) -> None:
-    """Refuse fields that a family's config, or its encoder's, does not have, and words where it has numbers.
+    """Refuse fields that a family's config, or its encoder's, does not have or that the data say, and words where it has numbers.
 
     Raises:
         ValueError: If there are any.
     """
-    known, own = field_names(config_class), own_fields(config_class)
+    types, own = {entry.name: entry.type for entry in dataclasses.fields(config_class)}, own_fields(config_class)
     for key, value in overrides.items():
-        if key not in known:
+        if key in SAID_BY_DATA:
+            raise ValueError(f"config_overrides names {key!r}. {SAID_BY_DATA[key]} Leave it out.")
+        if key not in types:
             close, of_encoder = hint(key, own), ""
             if "backbone_config" in own and not close:
                 of_encoder = (
@@ -78,9 +86,8 @@ def refuse_unknown_overrides(overrides: dict[str, Any], config_class: type[PreTr
             )
         default = getattr(config_class, key, None)
         if isinstance(value, str) and isinstance(default, int | float):
-            raise ValueError(
-                f"config_overrides has {key}={value!r}, but {key} is a number or true or false, such as {default!r}."
-            )
+            kind = inspect.formatannotation(types[key])
+            raise ValueError(f"config_overrides has {key}={value!r}, but {key} is of the type {kind}, such as {default!r}.")
     backbone = overrides.get("backbone_config")
     if isinstance(backbone, dict):
         _refuse_unknown_encoder_fields(backbone)
@@ -88,6 +95,10 @@ def refuse_unknown_overrides(overrides: dict[str, Any], config_class: type[PreTr
 
 def _refuse_unknown_encoder_fields(settings: dict[str, Any]) -> None:
     model_type = settings.get("model_type", "bert")
+    if model_type not in CONFIG_MAPPING:
+        raise ValueError(
+            f"backbone_config names the model_type {model_type!r}, which transformers does not have.{hint(model_type, CONFIG_MAPPING)}"
+        )
     known = AutoConfig.for_model(model_type)
     for key in settings:
         if key not in known.to_dict() and not hasattr(known, key):

@@ -110,7 +110,7 @@ class PredictSummary:
             )
         if total.num_without_labels:
             lines.append(
-                f"{total.num_without_labels:,} of {total.num_documents:,} documents got no label: none has a score that is high enough."
+                f"{total.num_without_labels:,} of {total.num_documents:,} documents got no label: none is likely enough."
             )
         if total.num_documents > self.num_documents:
             lines.append(f"{total.num_documents - self.num_documents:,} documents had been done by an interrupted run.")

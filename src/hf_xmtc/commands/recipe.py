@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from transformers import HfArgumentParser
+from transformers import HfArgumentParser, SchedulerType
 
 from hf_xmtc.models.joint_model import JointModel
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 from hf_xmtc.training.evaluation import measured
 
-from .config_overrides import field_names, hint, read_overrides, refuse_unknown_overrides
+from .config_overrides import SAID_BY_DATA, field_names, hint, read_overrides, refuse_unknown_overrides
 from .families import FAMILIES, family_named
 
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
@@ -232,25 +232,42 @@ class Recipe:
         """
         self.model.check()
         self._refuse_unmeasured_metric()
-        if self.training.tune_generator_share and not self.model.num_candidates:
+        self._refuse_idle_candidate_options()
+        self._refuse_sets_of_mixed_scores()
+
+    def _refuse_idle_candidate_options(self) -> None:
+        for name in ("num_random_candidates", "injection_share", "tune_generator_share"):
+            value = getattr(self.training, name)
+            if not self.model.num_candidates and value != getattr(XMTCTrainingArguments, name):
+                raise ValueError(
+                    f"{name}={value}, but the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or "
+                    "leave it out."
+                )
+
+    def _refuse_sets_of_mixed_scores(self) -> None:
+        settings = self.model.config_settings()
+        shares = {
+            "tune_generator_share": self.training.tune_generator_share,
+            "generator_share": settings.get("generator_share"),
+        }
+        reasons = [f"{name}={value}" for name, value in shares.items() if value]
+        has_threshold = self.training.tune_threshold != "none" or "decision_threshold" in settings
+        if reasons and self.training.set_metrics and not has_threshold:
             raise ValueError(
-                "tune_generator_share=True, but the model scores all labels and has no generator. Add --config_overrides "
-                "num_candidates=128, or leave it out."
-            )
-        if self.training.tune_generator_share and self.training.set_metrics and self.training.tune_threshold == "none":
-            raise ValueError(
-                "tune_generator_share=True with set_metrics=True: scores in which votes count are no probabilities, and sets of those above "
-                "0.5 would say nothing. Add --tune_threshold global."
+                f"{reasons[0]} with set_metrics=True: scores in which votes count are no probabilities, and sets of those above 0.5 would say "
+                "nothing. Add --tune_threshold global."
             )
 
     def _refuse_unmeasured_metric(self) -> None:
-        metric = str(self.training.metric_for_best_model).removeprefix("eval_")
-        if not self.training.load_best_model_at_end and self.training.early_stopping_patience is None:
+        args = self.training
+        metric = str(args.metric_for_best_model).removeprefix("eval_")
+        by_plateau = args.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU
+        if not (args.load_best_model_at_end or args.early_stopping_patience is not None or by_plateau):
             return
-        known = measured(self.training)
+        known = measured(args)
         if metric in known:
             return
-        if metric in measured(self.training, with_sets=True):
+        if metric in measured(args, with_sets=True):
             reason = "it is a metric of predicted sets, which are not measured. Add --set_metrics"
         else:
             reason = f"it is not measured.{hint(metric, known)} There are {', '.join(sorted(known))}"
@@ -329,6 +346,8 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
 
 def _hint_at_option(option: str, family: str, options: list[str]) -> str:
     name = option.lstrip("-").partition("=")[0]
+    if name in SAID_BY_DATA:
+        return f" {SAID_BY_DATA[name]}"
     if family in FAMILIES and name in field_names(FAMILIES[family][0]):
         return f" It is a field of the model's config: --config_overrides {name}=…."
     return hint(name, options)

@@ -39,6 +39,7 @@ from hf_xmtc.training import (
     plot_training_curve,
 )
 from hf_xmtc.training.label_sharding import num_parameters
+from hf_xmtc.training.layer_rates import refuse_options_without_encoder
 
 from .closing_words import closing_words, words_on_thresholds
 from .families import family_named
@@ -215,6 +216,7 @@ def _refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedToke
     """Say what training will need, and stop before anything is allocated if it cannot fit."""
     args = recipe.training
     model = _build_model(recipe, info, tokenizer, on_meta=True)
+    refuse_options_without_encoder(model, args.layer_learning_rate_decay, args.freeze_heads)
     limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
     if limit is not None and wanted > limit:
         taker = f"the backbone {recipe.model.backbone}" if recipe.model.backbone else "the model"
@@ -258,10 +260,10 @@ def _build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFa
         try:
             tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
         except (OSError, ValueError) as error:
-            raise OSError(
-                f"backbone={recipe.model.backbone!r} is no folder with a pretrained encoder and its tokenizer, and could not be had from the Hub "
-                f"either: {error}"
-            ) from error
+            reason = "is no folder with a pretrained encoder and its tokenizer, and could not be had from the Hub either"
+            if os.path.isdir(recipe.model.backbone):
+                reason = "is a folder from which no tokenizer can be opened"
+            raise OSError(f"backbone={recipe.model.backbone!r} {reason}: {error}") from error
         if recipe.model.reads_cls_tokens:
             return add_cls_tokens(tokenizer, recipe.model.num_cls_tokens, max_length=max_length)
         check_max_length(tokenizer, max_length)

@@ -69,8 +69,8 @@ def build_model_card(
         model_name: Name of the model, without the account.
         model_family: Family as in ``--model_family``, such as ``bertxml``; becomes a tag.
         dataset_name: Name of the data set for readers.
-        label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, ``num_candidates`` and
-            ``decision_threshold``.
+        label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, and of the config
+            ``num_candidates``, ``generator_share`` and ``decision_threshold``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory.
         recipe: Setting → value, shown as a table; settings that are None are left out.
         base_model: Pretrained encoder; linked when it is a Hub id ``user/name``. None when trained from scratch.
@@ -119,7 +119,7 @@ def build_model_card(
         + "\n\n"
         + _labels(label_info, recipe),
         "## Training\n\n" + _training(recipe, metrics.get("train", {}), training_curve),
-        "## Limits\n\n" + "\n".join(f"- {limit}" for limit in [*_limits(model_family, recipe), *limits]),
+        "## Limits\n\n" + "\n".join(f"- {limit}" for limit in [*_limits(model_family, label_info, recipe), *limits]),
         "## Citation\n\n" + citation(model_family, recipe),
     ]
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")
@@ -151,6 +151,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
             "num_labels": num_labels_of(config),
             "examples": [labels.name_of(label_id) for label_id in range(min(5, len(labels)))],
             "num_candidates": config.get("num_candidates", 0),
+            "generator_share": config.get("generator_share", 0.0),
             "decision_threshold": config.get("decision_threshold", 0.5),
             "num_with_parents": sum(bool(labels.parents_of(label_id)) for label_id in range(len(labels))),
         },
@@ -266,9 +267,10 @@ def _usage_of_sets(family: str, label_info: Mapping, recipe: Mapping) -> str:
     if not _has_sets(family, recipe):
         return ""
     kind = recipe.get("tune_threshold", "none")
+    of_all = f"score above {label_info.get('decision_threshold', 0.5):.4g}"
     of_labels = {
-        "none": "score above 0.5",
-        "global": f"score above {label_info.get('decision_threshold', 0.5):.4g}, which gave the best micro F1 on the validation split",
+        "none": of_all,
+        "global": f"{of_all}, which gave the best micro F1 on the validation split",
         "per_label": "score above a threshold of their own, which gave the best F1 of the label on the validation split",
     }[kind]
     set_of = "best sequence of yes and no over all labels" if family == "seqtag" else f"labels with a {of_labels}"
@@ -368,7 +370,7 @@ def _cell(value: Any) -> str:
     return " ".join(text.split()).replace("|", r"\|") or '""'
 
 
-def _limits(family: str, recipe: Mapping) -> list[str]:
+def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
     length = recipe.get("max_length_tokens") or recipe.get("max_length")
     cut = f"Only the first {length:,} tokens of a text are read" if length else "Long texts are cut at the tokenizer's limit"
     scores = (
@@ -377,7 +379,7 @@ def _limits(family: str, recipe: Mapping) -> list[str]:
     )
     if family == "seqtag":
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
-    if recipe.get("tune_generator_share"):
+    if label_info.get("generator_share"):
         scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
     tuned = family == "seqtag" or _has_tuned_threshold(recipe)
     return [

@@ -22,8 +22,11 @@ from .verify import CONFIG_FILE, ModelFolderReport, check_model_folder, num_labe
 
 __all__ = ["push_folder", "push_main"]
 
-# Of the HTTP library that the Hub's client is built on, which differs by version: no connection, no answer.
-TransportError = HfHubHTTPError.__bases__[0]
+# Any error of the HTTP library that the Hub's client is built on, which differs by version; what the Hub itself refused is the narrower
+# HfHubHTTPError.
+TransportError = next(
+    kind for kind in HfHubHTTPError.__mro__ if kind.__module__.partition(".")[0] not in ("huggingface_hub", "builtins")
+)
 
 logger = logging.getLogger(__name__)
 

@@ -165,6 +165,11 @@ class LACOConfig(JointConfig):
                 f"{self.clcp_given_probability} between 0 and 1."
             )
         self._refuse_idle_task_settings()
+        if self.cross_attention and self.classifier_token != "pooler":
+            raise ValueError(
+                f"classifier_token={self.classifier_token!r} with cross_attention=True, whose answers the classifier reads in the place of "
+                "CLS. Leave it out, or use cross_attention=False."
+            )
 
     def _check_candidates(self) -> None:
         for field in ("label_term", "generator_share"):

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+from collections.abc import Iterable
 from inspect import signature
 from itertools import compress
 from numbers import Integral, Real
@@ -189,15 +190,15 @@ class XMTCPipeline(Pipeline):
                 )
             config.refuse_generator_of_others(candidates)
             return candidates
-        candidates = candidates if isinstance(candidates, str) else list(candidates)
-        if isinstance(candidates, str) or not candidates:
+        listed = list(candidates) if isinstance(candidates, Iterable) and not isinstance(candidates, str) else []
+        if not listed:
             raise ValueError(f"candidates={candidates!r:.80}, but it must be a list of at least one label.")
-        if isinstance(candidates[0], list | tuple):
+        if any(isinstance(label, list | tuple) or getattr(label, "ndim", 0) for label in listed):
             raise TypeError(
                 "candidates holds lists, but it is one list of labels for all texts, or what finds labels for each, such as "
                 "hf_xmtc.retrieval.CandidateGenerator. For a list of each text call the pipeline once for each."
             )
-        return list(dict.fromkeys(self._label_id(label) for label in candidates))
+        return list(dict.fromkeys(self._label_id(label) for label in listed))
 
     def _num_scored(self, inputs: dict) -> int:
         """Labels that the model scores of these inputs: candidates, or all."""

@@ -70,19 +70,24 @@ class PredictedSets:
 
         Args:
             threshold: As in `in_predicted_set`.
-            top_k: Labels of a document at most; None for the whole set.
+            top_k: The best labels of each set, so many at most; None for the whole set.
             inputs: Of ``forward``.
 
         Returns:
-            The output with ``top_scores`` and ``top_labels`` (B, K), and which of them are in the sets, (B, K).
+            The output with ``top_scores`` and ``top_labels`` (B, K), K at least the size of the largest set; and which of them are
+            wanted, (B, K).
         """
         candidates = inputs.get("candidate_ids")
         limit = self.config.num_labels if candidates is None else candidates.shape[1]
-        limit = limit if top_k is None else min(limit, top_k)
-        # All candidates have their scores anyway.
-        looked, lowest = min(limit, FIRST_LOOK) if candidates is None else limit, self.lowest_threshold(threshold)
-        output = self(**inputs, top_k=looked)
-        while looked < limit and float(output.top_scores[:, -1].max()) > lowest:
-            looked = min(limit, 4 * looked)
+        wanted, lowest = top_k or limit, self.lowest_threshold(threshold)
+        looked = min(limit, max(FIRST_LOOK, top_k or 0))
+        if candidates is not None or not self.has_thresholds:
+            looked = limit  # all of them have their scores anyway
+        while True:
             output = self(**inputs, top_k=looked)
-        return output, self.in_predicted_set(output, threshold)
+            in_set = self.in_predicted_set(output, threshold)
+            goes_on = (output.top_scores[:, -1] > lowest) & (in_set.sum(dim=1) < wanted)
+            if looked == limit or not goes_on.any():
+                # Of the set, not of all labels: with thresholds of their own a label behind others can be in it and they not.
+                return output, in_set & (in_set.cumsum(dim=1) <= wanted)
+            looked = min(limit, 4 * looked)

@@ -111,7 +111,7 @@ class CandidateGenerator:
         return self.labels.shape[1]
 
     def digest(self) -> str:
-        """A number for what candidates depend on: words, their weights, the training texts and their labels."""
+        """A hexadecimal digest of what candidates depend on: words, their weights, the training texts and their labels."""
         found = hashlib.blake2b(json.dumps([self.num_labels, self.num_neighbors, self._words()]).encode(), digest_size=16)
         for array in self._arrays().values():
             found.update(np.ascontiguousarray(array))
@@ -141,11 +141,17 @@ class CandidateGenerator:
             Label ids, (M, min(k, L)) int64, best first, equal votes going to the lower id; and their votes, from 0 to 1, float32.
 
         Raises:
+            TypeError: If the rows are no whole numbers in one list.
             ValueError: If k is below 1, or there is not one row per text, or a row is none of a training text.
         """
         if k < 1:
             raise ValueError(f"k={k}, but a text gets at least 1 candidate.")
-        own = None if training_rows is None else np.asarray(training_rows, dtype=np.int64)
+        own = None if training_rows is None else np.asarray(training_rows)
+        if own is not None and own.size and (own.ndim != 1 or own.dtype.kind not in "iu"):
+            raise TypeError(
+                f"training_rows has the shape {own.shape} and the type {own.dtype}, but it is one row number for each text, such as range(N) "
+                "for all training texts."
+            )
         num_training = self.documents.shape[0]
         wrong = [] if own is None else own[(own < 0) | (own >= num_training)].tolist()
         if own is not None and (len(own) != len(texts) or wrong):

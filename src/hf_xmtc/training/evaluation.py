@@ -23,12 +23,13 @@ SET_REPORTED = {
     "num_distinct_sets",
     "subset_accuracy",
 }
+CUT = "num_cut_sets"
 
 
 def measured(args: XMTCTrainingArguments, with_sets: bool | None = None) -> set[str]:
     """Names of the metrics that an evaluation reports, the loss included; by default with those of sets where they are asked for."""
     with_sets = args.measures_sets if with_sets is None else with_sets
-    return {"loss", *REPORTED, *(SET_REPORTED if with_sets else ())}
+    return {"loss", *REPORTED, *((*SET_REPORTED, CUT) if with_sets else ())}
 
 
 class Evaluation:
@@ -71,8 +72,13 @@ class Evaluation:
         largest = self.args.set_top_k if self.args.measures_sets else 0
         return max(self.args.eval_top_k, min(self.num_labels, largest))
 
-    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Metrics of predictions (scores, label ids and, where sets are measured, which of them are in the set; each (N, K))."""
+    def metrics(self, prediction: EvalPrediction, lowest_threshold: float = -np.inf) -> dict[str, float]:
+        """Metrics of predictions (scores, label ids and, where sets are measured, which of them are in the set; each (N, K)).
+
+        Args:
+            prediction: With ``predictions`` and the true ``label_ids``.
+            lowest_threshold: A score below which no label is in a set; -inf where it is not known.
+        """
         top_labels, positives = prediction.predictions[1], prediction.label_ids
         report = ranking_report(
             top_labels,
@@ -82,11 +88,11 @@ class Evaluation:
             ignore_unseen=self.num_labels if self.args.ignore_unseen_labels else None,
         )
         found = {name: value for name, value in report.items() if name in REPORTED}
-        return {**found, **self.set_metrics(prediction)} if self.args.measures_sets else found
+        return {**found, **self._set_metrics(prediction, lowest_threshold)} if self.args.measures_sets else found
 
-    def set_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+    def _set_metrics(self, prediction: EvalPrediction, lowest_threshold: float) -> dict[str, float]:
         """Metrics of the predicted sets; ``num_cut_sets`` counts sets that may go on behind the labels that were kept."""
-        _, top_labels, in_set = prediction.predictions
+        scores, top_labels, in_set = prediction.predictions
         report = set_report(
             np.where(in_set, top_labels, -1),
             prediction.label_ids,
@@ -94,8 +100,10 @@ class Evaluation:
             ignore_unseen=self.args.ignore_unseen_labels,
             label_counts=self.label_counts,
         )
-        cut = in_set.all(axis=1).sum() if top_labels.shape[1] < self.num_labels else 0
-        return {**{name: value for name, value in report.items() if name in SET_REPORTED}, "num_cut_sets": int(cut)}
+        # With one threshold both say the same; with one for each label others may follow behind one that is not in the set.
+        goes_on = in_set.all(axis=1) | ((scores[:, -1] > lowest_threshold) & np.isfinite(lowest_threshold))
+        cut = goes_on.sum() if top_labels.shape[1] < self.num_labels else 0
+        return {**{name: value for name, value in report.items() if name in SET_REPORTED}, CUT: int(cut)}
 
     def propensity_for(self, positives: np.ndarray) -> np.ndarray | None:
         """Extend the weights to labels that training never saw: the formula's value for a count of zero."""

@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer, TrainerCallback
-from transformers.trainer_utils import PredictionOutput
+from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
 from hf_xmtc.data import XMTCDataCollator, tokenize_dataset
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
@@ -101,7 +101,7 @@ class XMTCTrainer(Trainer):
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             processing_class=processing_class,
-            compute_metrics=kwargs.pop("compute_metrics", lambda prediction: self.evaluation.metrics(prediction)),
+            compute_metrics=kwargs.pop("compute_metrics", self._metrics),
             **kwargs,
         )
         self.train_dataset, self.eval_dataset = self._tokenized(train_dataset), self._tokenized(eval_dataset)
@@ -206,6 +206,9 @@ class XMTCTrainer(Trainer):
         place = np.argsort(self._longest_first(test_dataset))
         label_ids = output.label_ids if output.label_ids is None else output.label_ids[place]
         return output._replace(predictions=tuple(array[place] for array in output.predictions), label_ids=label_ids)
+
+    def _metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        return self.evaluation.metrics(prediction, self.model.lowest_threshold())
 
     def tune_thresholds(self, dataset: Dataset) -> None:
         """Give the model the thresholds that suit a validation split best, as ``tune_threshold`` says."""
