@@ -108,6 +108,8 @@ def test_unknown_arguments_are_named():
         parse_recipe(["--no_such_argument", "1"])
     with pytest.raises(ValueError, match="does not know --learning_rte 1. Did you mean 'learning_rate'"):
         parse_recipe(["--learning_rte", "1"])
+    with pytest.raises(ValueError, match="does not know --batch_size 8. Did you mean 'per_device_train_batch_size'"):
+        parse_recipe(["--batch_size", "8"])
     with pytest.raises(ValueError, match=r"It is a field of the model's config: --config_overrides auxiliary_task=…\."):
         parse_recipe(["--model_family", "laco", "--auxiliary_task", "clcp"])
 
@@ -150,6 +152,17 @@ def test_sets_of_scores_in_which_votes_count_need_a_threshold():
     with pytest.raises(ValueError, match="generator_share=0.5 with set_metrics=True: .* Add --tune_threshold global"):
         parse_recipe([*settings, overrides]).check()
     parse_recipe([*settings, f"{overrides},decision_threshold=0.1"]).check()
+
+
+def test_families_without_thresholds_have_none_to_tune():
+    with pytest.raises(ValueError, match="tune_threshold='global', but the predicted set of SeqTagForXMTC has no"):
+        parse_recipe(["--model_family", "seqtag", "--tune_threshold", "global"]).check()
+
+
+def test_a_start_of_label_tokens_that_there_is_not_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        parse_recipe(["--model_family", "laco", "--label_embedding_start", "words"])
+    assert "invalid choice: 'words' (choose from 'text', 'random', 'unused')" in capsys.readouterr().err
 
 
 def test_labels_are_no_settings():

@@ -117,7 +117,9 @@ def test_thresholds_are_tuned_on_validation_and_used_by_the_pipeline(train, unch
         limits = load_file(folder / "model.safetensors")["label_thresholds"]
         names = json.loads((folder / "labels.json").read_text())
         expected = {answer["label"] for answer in everything if answer["score"] > limits[names.index(answer["label"])]}
-    assert {answer["label"] for answer in tagger("cat song", threshold="model")} == expected
+    in_set = tagger("cat song", threshold="model")
+    assert {answer["label"] for answer in in_set} == expected
+    assert tagger("cat song", threshold="model", top_k=1) == in_set[:1]
     # Tuned on it, so no lower there than the usual 0.5 gives.
     metric = "micro_f1" if kind == "global" else "macro_f1"
     train(tmp_path / "plain", set_metrics=True, num_train_epochs=4)

@@ -49,6 +49,8 @@ def test_results_are_shown_in_percent_with_meaning_and_left_out_documents(facts)
     assert "| P@5 | 74.00 | – |" in text  # not measured on validation
     assert "The test split has 858 documents; 2 of them have no label and are left out of the means." in text
     assert "242 seconds, 57 documents per second, peak memory 1,310 MB" in text
+    facts["metrics"]["train"]["documents_per_second"] = 0.447
+    assert "242 seconds, 0.45 documents per second" in build_model_card(**facts).text
 
 
 def test_licence_of_the_weights_is_claimed_only_where_it_is_named(tmp_path, facts):

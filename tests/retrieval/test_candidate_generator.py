@@ -98,6 +98,11 @@ def test_rows_that_are_no_row_numbers_are_refused(generator, rows):
         generator.candidates(NEW[:2], 3, training_rows=rows)
 
 
+def test_one_text_is_no_list_of_texts(generator):
+    with pytest.raises(TypeError, match=r"texts='cat song' is one text. Give a list of texts, such as \[text\]"):
+        generator.candidates("cat song", 3)
+
+
 def test_a_text_of_unknown_words_gets_the_most_frequent_labels(generator):
     counts = np.bincount(np.concatenate(LABELS), minlength=6)
     ids, _ = generator.candidates(["qwertz", ""], 3)

@@ -2,20 +2,37 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 __all__ = ["closing_words", "words_on_thresholds"]
 
 
-def words_on_thresholds(model: XMTCPreTrainedModel) -> str:
-    """What tuning has found."""
+# Documents with a label from which on its own threshold says something.
+ENOUGH = 5
+
+
+def words_on_thresholds(model: XMTCPreTrainedModel, counts: np.ndarray) -> str:
+    """What tuning has found.
+
+    Args:
+        model: The model.
+        counts: Documents of each label in the split it was tuned on, (L,).
+    """
     limits = model.label_thresholds
     if limits is None:
         return f"A label is in the predicted set above the score {model.config.decision_threshold:.4g}, which was best on validation."
-    return (
+    found = (
         f"A label is in the predicted set above a score of its own, {float(limits.min()):.3g} to {float(limits.max()):.3g}, which was best on "
         "validation."
     )
+    if rare := int(((counts > 0) & (counts < ENOUGH)).sum()):
+        found += (
+            f" For {rare:,} of the {len(counts):,} labels it is little more than a guess: fewer than {ENOUGH} documents there have them. "
+            "--tune_threshold global is safer."
+        )
+    return found
 
 
 def closing_words(folder: Path, metrics: dict) -> str:

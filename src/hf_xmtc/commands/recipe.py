@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from transformers import HfArgumentParser, SchedulerType
+from transformers import HfArgumentParser
 
 from hf_xmtc.models.joint_model import JointModel
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
-from hf_xmtc.training.evaluation import measured
+from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
 
 from .config_overrides import SAID_BY_DATA, field_names, hint, read_overrides, refuse_unknown_overrides
 from .families import FAMILIES, family_named
+from .recipe_checks import refuse_what_does_not_go_together
 
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
 
@@ -69,6 +70,15 @@ RECORDED = (
     "processes",
     "validation_carved",
 )
+# What other programs call some options; nothing is written nearly so.
+USUAL_NAMES = {
+    "batch_size": "per_device_train_batch_size",
+    "epochs": "num_train_epochs",
+    "lr": "learning_rate",
+    "max_length": "max_length_tokens",
+    "model": "model_family",
+    "num_threads": "OMP_NUM_THREADS=… before the command",
+}
 
 
 @dataclass
@@ -91,7 +101,8 @@ class ModelArguments:
         default=None,
         metadata={
             "help": "What label tokens start from (LACO, SeqTag): text (the words of the labels' names, the default), random, or unused "
-            "(unused tokens of the backbone)."
+            "(unused tokens of the backbone).",
+            "choices": LABEL_EMBEDDING_STARTS,
         },
     )
     label_bias_from_frequency: bool = field(
@@ -231,47 +242,7 @@ class Recipe:
             ValueError: If there are any.
         """
         self.model.check()
-        self._refuse_unmeasured_metric()
-        self._refuse_idle_candidate_options()
-        self._refuse_sets_of_mixed_scores()
-
-    def _refuse_idle_candidate_options(self) -> None:
-        for name in ("num_random_candidates", "injection_share", "tune_generator_share"):
-            value = getattr(self.training, name)
-            if not self.model.num_candidates and value != getattr(XMTCTrainingArguments, name):
-                raise ValueError(
-                    f"{name}={value}, but the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or "
-                    "leave it out."
-                )
-
-    def _refuse_sets_of_mixed_scores(self) -> None:
-        settings = self.model.config_settings()
-        shares = {
-            "tune_generator_share": self.training.tune_generator_share,
-            "generator_share": settings.get("generator_share"),
-        }
-        reasons = [f"{name}={value}" for name, value in shares.items() if value]
-        has_threshold = self.training.tune_threshold != "none" or "decision_threshold" in settings
-        if reasons and self.training.set_metrics and not has_threshold:
-            raise ValueError(
-                f"{reasons[0]} with set_metrics=True: scores in which votes count are no probabilities, and sets of those above 0.5 would say "
-                "nothing. Add --tune_threshold global."
-            )
-
-    def _refuse_unmeasured_metric(self) -> None:
-        args = self.training
-        metric = str(args.metric_for_best_model).removeprefix("eval_")
-        by_plateau = args.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU
-        if not (args.load_best_model_at_end or args.early_stopping_patience is not None or by_plateau):
-            return
-        known = measured(args)
-        if metric in known:
-            return
-        if metric in measured(args, with_sets=True):
-            reason = "it is a metric of predicted sets, which are not measured. Add --set_metrics"
-        else:
-            reason = f"it is not measured.{hint(metric, known)} There are {', '.join(sorted(known))}"
-        raise ValueError(f"metric_for_best_model={metric!r}, but {reason}.")
+        refuse_what_does_not_go_together(self.model, self.training)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as one flat JSON object; local paths are reduced to their last part.
@@ -348,6 +319,8 @@ def _hint_at_option(option: str, family: str, options: list[str]) -> str:
     name = option.lstrip("-").partition("=")[0]
     if name in SAID_BY_DATA:
         return f" {SAID_BY_DATA[name]}"
+    if name in USUAL_NAMES:
+        return f" Did you mean {USUAL_NAMES[name]!r}?"
     if family in FAMILIES and name in field_names(FAMILIES[family][0]):
         return f" It is a field of the model's config: --config_overrides {name}=…."
     return hint(name, options)

@@ -41,6 +41,7 @@ from hf_xmtc.training import (
 from hf_xmtc.training.label_sharding import num_parameters
 from hf_xmtc.training.layer_rates import refuse_options_without_encoder
 
+from .advice import advice_on
 from .closing_words import closing_words, words_on_thresholds
 from .families import family_named
 from .output_folder import OutputFolder
@@ -105,6 +106,8 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         say(args, f"{split}: {count:,} of {len(data[split]):,} documents are cut at {limit} tokens.")
     _refuse_useless_splits(statistics, args)
     _refuse_too_large(recipe, info, tokenizer)
+    for sentence in advice_on(recipe, info.num_labels, data):
+        say(args, sentence)
     generator, of_parts = None, {}
     if recipe.model.num_candidates:
         # Not at the top: other models do without scikit-learn.
@@ -159,7 +162,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         say(args, told)
     if args.tune_threshold != "none":
         trainer.tune_thresholds(tokenized["validation"])
-        say(args, words_on_thresholds(model))
+        say(args, words_on_thresholds(model, label_counts(data["validation"], info.num_labels)))
     metrics, predictions = _evaluate(trainer, tokenized, ("validation", "test"))
     if args.measure_training_split:
         figures |= _evaluate(trainer, tokenized, ("train",))[0]["train"]

@@ -348,7 +348,9 @@ def _training(recipe: Mapping, train: Mapping, training_curve: str | None) -> st
     parts = []
     costs = [
         f"{train['seconds']:,.0f} seconds" if "seconds" in train else "",
-        f"{train['documents_per_second']:,.0f} documents per second" if "documents_per_second" in train else "",
+        f"{train['documents_per_second']:{',.0f' if train['documents_per_second'] >= 10 else '.2g'}} documents per second"
+        if "documents_per_second" in train
+        else "",
         f"peak memory {train['peak_memory_mb']:,.0f} MB" if "peak_memory_mb" in train else "",
     ]
     if any(costs):

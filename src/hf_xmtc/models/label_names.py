@@ -1,6 +1,7 @@
 """Label names: the one place that knows which label has which id."""
 
 import contextlib
+import difflib
 import gc
 import hashlib
 import json
@@ -121,6 +122,10 @@ class LabelNames:
         Raises:
             KeyError: If there is no such label.
         """
+        if label not in self.ids:
+            close = difflib.get_close_matches(str(label), self.ids, n=3)
+            hint = f" Close to it: {', '.join(close)}." if close else ""
+            raise KeyError(f"There is no label {label!r} among the {len(self)}.{hint}")
         return self.ids[label]
 
     def digest(self) -> str:

@@ -218,7 +218,7 @@ class LACOForXMTC(JointModel):
         candidate_ids: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """How likely each document has both labels of each pair, (B, M), by PLCP.
+        """How likely each document has both labels of each pair, (B, M), by PLCP, which is not the same in both orders of a pair.
 
         Args:
             input_ids: (B, T).
@@ -247,6 +247,8 @@ class LACOForXMTC(JointModel):
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
         """How likely each document has each label, (B, L), or candidate, (B, C), when some of its labels are known, by CLCP.
+
+        It is learnt for the other labels: what it says of the known ones themselves means nothing.
 
         Args:
             input_ids: (B, T).

@@ -25,6 +25,8 @@ class SeqTagForXMTC(JointModel):
 
     config_class = SeqTagConfig
 
+    has_thresholds = False
+
     def __init__(self, config: SeqTagConfig):
         super().__init__(config)
         self.use_label_head(
@@ -43,10 +45,6 @@ class SeqTagForXMTC(JointModel):
             module.reset_parameters()
         else:
             super()._init_weights(module)
-
-    @property
-    def has_thresholds(self) -> bool:
-        return False
 
     def score(self, features: Any, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
         """As in the base class, with the CRF's loss; ``features`` are the labels' states, (B, L, H)."""

@@ -13,12 +13,13 @@ FIRST_LOOK = 64
 
 
 class PredictedSets:
-    """The thresholds of a model: one for all labels in ``config.decision_threshold``, or one for each in ``label_thresholds``."""
+    """The thresholds of a model: one for all labels in ``config.decision_threshold``, or one for each in ``label_thresholds``.
 
-    @property
-    def has_thresholds(self) -> bool:
-        """Whether a predicted set is what has a score above a threshold."""
-        return True
+    Attributes:
+        has_thresholds: Whether a predicted set is what has a score above a threshold.
+    """
+
+    has_thresholds = True
 
     @torch.no_grad()
     def set_thresholds(self, thresholds: Any) -> None:

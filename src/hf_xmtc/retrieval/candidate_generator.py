@@ -141,9 +141,11 @@ class CandidateGenerator:
             Label ids, (M, min(k, L)) int64, best first, equal votes going to the lower id; and their votes, from 0 to 1, float32.
 
         Raises:
-            TypeError: If the rows are no whole numbers in one list.
+            TypeError: If the texts are one string, or the rows no whole numbers in one list.
             ValueError: If k is below 1, or there is not one row per text, or a row is none of a training text.
         """
+        if isinstance(texts, str):
+            raise TypeError(f"texts={texts!r:.80} is one text. Give a list of texts, such as [text].")
         if k < 1:
             raise ValueError(f"k={k}, but a text gets at least 1 candidate.")
         own = None if training_rows is None else np.asarray(training_rows)

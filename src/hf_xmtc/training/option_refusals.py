@@ -19,6 +19,7 @@ __all__ = [
     "refuse_other_labels",
     "refuse_other_optimizer",
     "refuse_replaced_optimizer",
+    "refuse_thresholds_if_none",
     "refuse_unusable_options",
     "refuse_unusable_with_model",
 ]
@@ -123,16 +124,25 @@ def refuse_unusable_options(trainer: "XMTCTrainer") -> None:
         )
 
 
+def refuse_thresholds_if_none(model_class: type[XMTCPreTrainedModel], args: XMTCTrainingArguments) -> None:
+    """Refuse to tune thresholds of a family whose predicted sets have none.
+
+    Raises:
+        ValueError: If that was asked for.
+    """
+    if args.tune_threshold != "none" and not model_class.has_thresholds:
+        raise ValueError(
+            f"tune_threshold={args.tune_threshold!r}, but the predicted set of {model_class.__name__} has no thresholds. Leave it out."
+        )
+
+
 def refuse_unusable_with_model(args: XMTCTrainingArguments, model: XMTCPreTrainedModel) -> None:
     """Refuse label options that a family, or a model of candidates, cannot take.
 
     Raises:
         ValueError: If there is one.
     """
-    if args.tune_threshold != "none" and not model.has_thresholds:
-        raise ValueError(
-            f"tune_threshold={args.tune_threshold!r}, but the predicted set of {type(model).__name__} has no thresholds. Leave it out."
-        )
+    refuse_thresholds_if_none(type(model), args)
     if num_candidates := getattr(model.config, "num_candidates", 0):
         for name, is_used in (("label_optimizer", args.updates_in_backward), ("shard_labels", args.shard_labels)):
             if is_used:

@@ -1,0 +1,62 @@
+"""Settings of model and training that do not go together."""
+
+from typing import TYPE_CHECKING
+
+from transformers import SchedulerType
+
+from hf_xmtc.training import XMTCTrainingArguments
+from hf_xmtc.training.evaluation import measured
+from hf_xmtc.training.option_refusals import refuse_thresholds_if_none
+
+from .config_overrides import hint
+from .families import family_named
+
+if TYPE_CHECKING:
+    from .recipe import ModelArguments
+
+__all__ = ["refuse_what_does_not_go_together"]
+
+
+def refuse_what_does_not_go_together(model: "ModelArguments", args: XMTCTrainingArguments) -> None:
+    """Refuse options that would do nothing, or not what they say.
+
+    Raises:
+        ValueError: If there are any.
+    """
+    refuse_thresholds_if_none(family_named(model.model_family)[1], args)
+    _refuse_unmeasured_metric(args)
+    for name in ("num_random_candidates", "injection_share", "tune_generator_share"):
+        value = getattr(args, name)
+        if not model.num_candidates and value != getattr(XMTCTrainingArguments, name):
+            raise ValueError(
+                f"{name}={value}, but the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or "
+                "leave it out."
+            )
+    _refuse_sets_of_mixed_scores(model, args)
+
+
+def _refuse_unmeasured_metric(args: XMTCTrainingArguments) -> None:
+    metric = str(args.metric_for_best_model).removeprefix("eval_")
+    by_plateau = args.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU
+    if not (args.load_best_model_at_end or args.early_stopping_patience is not None or by_plateau):
+        return
+    known = measured(args)
+    if metric in known:
+        return
+    if metric in measured(args, with_sets=True):
+        reason = "it is a metric of predicted sets, which are not measured. Add --set_metrics"
+    else:
+        reason = f"it is not measured.{hint(metric, known)} There are {', '.join(sorted(known))}"
+    raise ValueError(f"metric_for_best_model={metric!r}, but {reason}.")
+
+
+def _refuse_sets_of_mixed_scores(model: "ModelArguments", args: XMTCTrainingArguments) -> None:
+    settings = model.config_settings()
+    shares = {"tune_generator_share": args.tune_generator_share, "generator_share": settings.get("generator_share")}
+    reasons = [f"{name}={value}" for name, value in shares.items() if value]
+    has_threshold = args.tune_threshold != "none" or "decision_threshold" in settings
+    if reasons and args.set_metrics and not has_threshold:
+        raise ValueError(
+            f"{reasons[0]} with set_metrics=True: scores in which votes count are no probabilities, and sets of those above 0.5 would say "
+            "nothing. Add --tune_threshold global."
+        )
