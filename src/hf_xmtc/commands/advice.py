@@ -28,12 +28,9 @@ def advice_on(recipe: Recipe, num_labels: int, splits: Container[str]) -> list[s
         )
     reads_all = recipe.model.reads_labels and settings.get("joint_embedding", True) and not recipe.model.num_candidates
     if reads_all and num_labels > FEW_LABELS:
-        instead = (
-            " --config_overrides num_candidates=64 reads the likeliest ones alone."
-            if "laco" in recipe.model.model_family
-            else ""
-        )
-        found.append(f"All {num_labels:,} labels are read beside every text and cost what as many words would.{instead}")
+        found.append(f"All {num_labels:,} labels are read beside every text and cost what as many words would.")
+        if recipe.model.model_family == "laco":
+            found[-1] += " --config_overrides num_candidates=64 reads the likeliest ones alone."
     if recipe.model.backbone and recipe.training.learning_rate == XMTCTrainingArguments.learning_rate:
         found.append(
             f"learning_rate={recipe.training.learning_rate:g} suits models from scratch; pretrained encoders are usually fine-tuned with 2e-5 "

@@ -77,7 +77,6 @@ USUAL_NAMES = {
     "lr": "learning_rate",
     "max_length": "max_length_tokens",
     "model": "model_family",
-    "num_threads": "OMP_NUM_THREADS=… before the command",
 }
 
 
