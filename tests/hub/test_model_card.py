@@ -7,7 +7,7 @@ import socket
 import pytest
 from huggingface_hub import ModelCard
 
-from hf_xmtc import XMTCTrainingArguments
+from hf_xmtc import LACOConfig, LACOForXMTC, XMTCTrainingArguments, train_word_tokenizer
 from hf_xmtc.commands.families import FAMILIES
 from hf_xmtc.hub import build_model_card, card_from_folder
 from hf_xmtc.hub.citations import OF_FAMILY
@@ -212,3 +212,20 @@ def test_every_metric_of_a_trained_model_has_a_meaning(tmp_path):
 def test_the_label_dependency_is_no_percentage(facts):
     text = str(build_model_card(**{**facts, "metrics": {"test": {"micro_f1": 0.5, "label_dependency_kl": 1.25}}}))
     assert "| label_dependency_kl | 1.25 |" in text and "| micro_f1 | 50.00 |" in text
+
+
+@pytest.mark.parametrize("task", ["both", "plcp", "none"])
+def test_the_examples_of_a_laco_card_run(tmp_path, modules_cache, task):
+    texts = ["a fast window manager", "music in C"]
+    tokenizer = train_word_tokenizer(texts, min_document_frequency=1, max_length=16, num_cls_tokens=1)
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
+    settings = {"auxiliary_task": task, "cross_attention_channels": 2, "backbone_config": sizes}
+    for part in (LACOForXMTC(LACOConfig.for_tokenizer(tokenizer, label_names=["a", "b"], **settings)), tokenizer):
+        part.save_pretrained(tmp_path)
+    text = card_from_folder(tmp_path, repo_id=str(tmp_path)).text
+    names = {}
+    for block in re.findall("```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(block, names)
+    assert names["output"].top_labels.shape == (1, 2)
+    assert names["tagger"].explain("a fast manager", "b").label == "b" and "`tagger.explain(" in text
+    assert ("pair_probabilities" in text) == (task != "none") and ("conditional_prob" in text) == (task == "both")

@@ -15,6 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 
+from .card_usage import TASK, has_tuned_threshold, usage
 from .citations import citation
 from .metric_meanings import NOT_PER_CENT, meaning_of
 from .verify import num_labels_of
@@ -26,9 +27,9 @@ REPO_ID_PLACEHOLDER = "<user>/<model>"
 TRAINING_CURVE_FILE = "training_curve.png"
 
 # The Hub's task id of multi-label text classification and the tags by which people look for this kind of model.
-TASK = "text-classification"
 TAGS = ("extreme-multi-label-classification", "xmtc", "multi-label", TASK)
 
+_OF_CONFIG = ("num_candidates", "generator_share", "decision_threshold", "auxiliary_task", "cross_attention")
 _METRIC_IDS = {"P": "precision", "R": "recall", "RP": "r_precision"}
 
 # Facts in recipe.json that have their own place in the card.
@@ -70,7 +71,7 @@ def build_model_card(
         model_family: Family as in ``--model_family``, such as ``bertxml``; becomes a tag.
         dataset_name: Name of the data set for readers.
         label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, and of the config
-            ``num_candidates``, ``generator_share`` and ``decision_threshold``.
+            ``num_candidates``, ``generator_share``, ``decision_threshold``, ``auxiliary_task`` and ``cross_attention``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory.
         recipe: Setting → value, shown as a table; settings that are None are left out.
         base_model: Pretrained encoder; linked when it is a Hub id ``user/name``. None when trained from scratch.
@@ -110,9 +111,7 @@ def build_model_card(
     sections = [
         f"# {model_name}",
         _introduction(model_family, dataset_name, label_info, recipe, base_model),
-        "## How to use\n\n"
-        + _usage(repo_id, label_info.get("num_candidates", 0))
-        + _usage_of_sets(model_family, label_info, recipe),
+        "## How to use\n\n" + usage(repo_id, model_family, label_info, recipe),
         "## Results\n\n" + _results(metrics, dataset_name, recipe),
         "## Data\n\n"
         + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id, recipe)
@@ -150,9 +149,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
         "label_info": {
             "num_labels": num_labels_of(config),
             "examples": [labels.name_of(label_id) for label_id in range(min(5, len(labels)))],
-            "num_candidates": config.get("num_candidates", 0),
-            "generator_share": config.get("generator_share", 0.0),
-            "decision_threshold": config.get("decision_threshold", 0.5),
+            **{name: config[name] for name in _OF_CONFIG if name in config},
             "num_with_parents": sum(bool(labels.parents_of(label_id)) for label_id in range(len(labels))),
         },
         "metrics": _read_json_if_there(folder / "metrics.json"),
@@ -222,71 +219,6 @@ def _introduction(family: str, dataset_name: str, label_info: Mapping, recipe: M
     )
 
 
-def _usage(repo_id: str, num_candidates: int) -> str:
-    if num_candidates:
-        return _usage_with_candidates(repo_id, num_candidates)
-    return f"""Needs only `torch` and `transformers`; the model's code is in this repository.
-
-```python
-from transformers import pipeline
-
-tagger = pipeline("{TASK}", model="{repo_id}", trust_remote_code=True)
-tagger("Your text", top_k=5)  # [{{"label": ..., "score": ...}}, ...], best first
-```
-
-For the numbers themselves:
-
-```python
-from transformers import AutoModel, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{repo_id}", trust_remote_code=True)
-model = AutoModel.from_pretrained("{repo_id}", trust_remote_code=True)
-output = model(**tokenizer(["Your text"], truncation=True, return_tensors="pt"), top_k=5)
-output.top_labels, output.top_scores  # label ids and scores, (1, 5)
-```"""
-
-
-def _usage_with_candidates(repo_id: str, num_candidates: int) -> str:
-    return f"""Scores {num_candidates} candidates of each text, which are the labels of the training texts that are nearest to it. `hf_xmtc` finds them:
-`pip install "hf_xmtc[retrieval]"`.
-
-```python
-from transformers import pipeline
-
-from hf_xmtc.retrieval import CandidateGenerator
-
-generator = CandidateGenerator.from_pretrained("{repo_id}")
-tagger = pipeline("{TASK}", model="{repo_id}", trust_remote_code=True, candidates=generator)
-tagger("Your text", top_k=5)  # [{{"label": ..., "score": ...}}, ...], best first
-```
-
-Labels of your own choice are scored with only `torch` and `transformers`: `tagger("Your text", candidates=["a label", "another"])`."""
-
-
-def _usage_of_sets(family: str, label_info: Mapping, recipe: Mapping) -> str:
-    if not _has_sets(family, recipe):
-        return ""
-    kind = recipe.get("tune_threshold", "none")
-    of_all = f"score above {label_info.get('decision_threshold', 0.5):.4g}"
-    of_labels = {
-        "none": of_all,
-        "global": f"{of_all}, which gave the best micro F1 on the validation split",
-        "per_label": "score above a threshold of their own, which gave the best F1 of the label on the validation split",
-    }[kind]
-    set_of = "best sequence of yes and no over all labels" if family == "seqtag" else f"labels with a {of_labels}"
-    return f"""
-
-`tagger("Your text", threshold="model")` gives the predicted set: the {set_of}."""
-
-
-def _has_tuned_threshold(recipe: Mapping) -> bool:
-    return recipe.get("tune_threshold", "none") != "none"
-
-
-def _has_sets(family: str, recipe: Mapping) -> bool:
-    return family == "seqtag" or bool(recipe.get("set_metrics")) or _has_tuned_threshold(recipe)
-
-
 def _results(metrics: Mapping, dataset_name: str, recipe: Mapping) -> str:
     splits = {split: _metric_values(metrics[split]) for split in ("test", "validation") if metrics.get(split)}
     names = list(dict.fromkeys(name for values in splits.values() for name in values))
@@ -303,7 +235,7 @@ def _results(metrics: Mapping, dataset_name: str, recipe: Mapping) -> str:
         shown = " | ".join(f"{factor * values[name]:.2f}" if name in values else "–" for values in splits.values())
         lines.append(f"| {_cell(name)} | {shown} | {meaning_of(name)} |")
     notes = [_left_out_note(split, metrics[split]) for split in splits]
-    if "validation" in splits and (_has_tuned_threshold(recipe) or recipe.get("tune_generator_share")):
+    if "validation" in splits and (has_tuned_threshold(recipe) or recipe.get("tune_generator_share")):
         notes.append(
             "What was tuned on the validation split is measured there on the same documents: rather trust the test split."
         )
@@ -383,7 +315,7 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
     if label_info.get("generator_share"):
         scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
-    tuned = family == "seqtag" or _has_tuned_threshold(recipe)
+    tuned = family == "seqtag" or has_tuned_threshold(recipe)
     return [
         f"{cut}; what stands after them has no influence.",
         "Only labels seen in training can be predicted; the label set is fixed in `labels.json`.",
