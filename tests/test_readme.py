@@ -12,14 +12,12 @@ import torch
 from hf_xmtc import (
     AttentionXMLConfig,
     AttentionXMLForXMTC,
-    LACOConfig,
-    LACOForXMTC,
     label_info_of,
     load_xmtc_dataset,
     train_word_tokenizer,
 )
 from hf_xmtc.cli import main as cli
-from hf_xmtc.retrieval import CandidateGenerator
+from small_laco import save_generator, save_small_laco
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -95,12 +93,9 @@ def test_the_explanation_example_weighs_the_words_and_draws_them(run, tmp_path):
 
 def test_the_example_of_a_model_of_candidates_answers_with_them(run, tmp_path):
     texts = ["a fast window manager", "a window for music", "music in C", "a fast compiler for C"]
-    tokenizer = train_word_tokenizer(texts, min_document_frequency=1, max_length=16, num_cls_tokens=1)
-    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
-    config = LACOConfig.for_tokenizer(tokenizer, label_names=list("abcd"), num_candidates=3, backbone_config=sizes)
-    generator = CandidateGenerator.fit(texts, [[0], [0, 1], [1, 2], [3]], num_labels=4, min_document_frequency=1)
-    for part in (LACOForXMTC(config), tokenizer, generator):
-        part.save_pretrained(tmp_path / "outputs" / "laco")
+    folder = tmp_path / "outputs" / "laco"
+    save_small_laco(folder, texts, "abcd", num_candidates=3)
+    generator = save_generator(folder, texts, [[0], [0, 1], [1, 2], [3]], num_labels=4)
     names = run(block_with("CandidateGenerator"))
     found, _ = generator.candidates(["a fast window manager for the X Window System, written in C"], 3)
     answer = names["tagger"]("a fast window manager for the X Window System, written in C")
@@ -108,12 +103,8 @@ def test_the_example_of_a_model_of_candidates_answers_with_them(run, tmp_path):
 
 
 def test_the_example_of_what_labels_say_of_each_other_gives_probabilities(run, tmp_path):
-    tokenizer = train_word_tokenizer(["a fast window manager"] * 2, max_length=32, num_cls_tokens=1)
-    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
     names = ["interface::x11", "implemented-in::c", "role::program"]
-    config = LACOConfig.for_tokenizer(tokenizer, label_names=names, auxiliary_task="both", backbone_config=sizes)
-    for part in (LACOForXMTC(config), tokenizer):
-        part.save_pretrained(tmp_path / "outputs" / "laco")
+    save_small_laco(tmp_path / "outputs" / "laco", ["a fast window manager"], names, auxiliary_task="both")
     changes = {"model.conditional": "known = model.conditional", "model.pair": "pair = model.pair"}
     found = run(with_changes(block_with("conditional_probabilities"), changes))
     assert found["known"].shape == (1, 3) and found["pair"].shape == (1, 1) and 0 < float(found["pair"]) < 1

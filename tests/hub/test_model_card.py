@@ -7,12 +7,13 @@ import socket
 import pytest
 from huggingface_hub import ModelCard
 
-from hf_xmtc import LACOConfig, LACOForXMTC, XMTCTrainingArguments, train_word_tokenizer
+from hf_xmtc import XMTCTrainingArguments
 from hf_xmtc.commands.families import FAMILIES
 from hf_xmtc.hub import build_model_card, card_from_folder
 from hf_xmtc.hub.citations import OF_FAMILY
 from hf_xmtc.hub.metric_meanings import meaning_of
 from hf_xmtc.training.evaluation import measured
+from small_laco import save_small_laco
 
 
 def _reloaded(card: ModelCard, tmp_path) -> ModelCard:
@@ -216,12 +217,7 @@ def test_the_label_dependency_is_no_percentage(facts):
 
 @pytest.mark.parametrize("task", ["both", "plcp", "none"])
 def test_the_examples_of_a_laco_card_run(tmp_path, modules_cache, task):
-    texts = ["a fast window manager", "music in C"]
-    tokenizer = train_word_tokenizer(texts, min_document_frequency=1, max_length=16, num_cls_tokens=1)
-    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
-    settings = {"auxiliary_task": task, "cross_attention_channels": 2, "backbone_config": sizes}
-    for part in (LACOForXMTC(LACOConfig.for_tokenizer(tokenizer, label_names=["a", "b"], **settings)), tokenizer):
-        part.save_pretrained(tmp_path)
+    save_small_laco(tmp_path, ["a fast window manager", "music in C"], "ab", auxiliary_task=task)
     text = card_from_folder(tmp_path, repo_id=str(tmp_path)).text
     names = {}
     for block in re.findall("```python\n(.*?)```", text, flags=re.DOTALL):

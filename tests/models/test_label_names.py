@@ -100,6 +100,8 @@ def test_damaged_files_are_refused_with_what_is_wrong(tmp_path, content, message
 
 
 def test_an_unknown_label_is_a_key_error():
+    with pytest.raises(KeyError, match="'c'"):
+        LabelNames(["a", "b"]).id_of("c")
     with pytest.raises(KeyError, match="no label 'c1' among the 2. Close to it: c."):
         LabelNames(["a", "c"]).id_of("c1")
 

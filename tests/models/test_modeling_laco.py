@@ -182,7 +182,9 @@ def test_ac06_u7_a_long_text_is_cut_and_no_label_is():
     states = model.read_jointly(encoded["input_ids"], encoded["attention_mask"])
     assert states.words.ids.shape[1] == 22 and states.labels.shape[1] == 10
     assert model(**encoded).logits.shape == (1, 10)
-    with pytest.raises(ValueError, match="has 500 tokens but the model takes 22 beside the 10 of its labels"):
+    with pytest.raises(
+        ValueError, match="has 500 tokens but the model takes 22 beside the 10 of its labels and their separator"
+    ):
         model(tokenizer(texts, return_tensors="pt", truncation=True)["input_ids"])
 
 

@@ -19,20 +19,26 @@ def test_the_chance_falls_from_1_to_0_over_its_share_of_the_steps():
     assert injection_rate(0, 100, 0.0) == 0.0 and injection_rate(99, 100, 1.0) == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize(("step", "found"), [(0, True), (60, False)])
-def test_a_missed_positive_is_put_in_at_the_beginning_alone(step, found):
-    trainer = SimpleNamespace(
-        args=SimpleNamespace(injection_share=0.6, num_random_candidates=1),
+def trainer_at(step: int, label_counts: list[int] | None, injection_share: float, num_random: int) -> SimpleNamespace:
+    """What candidates look at of a trainer, of 20 labels."""
+    return SimpleNamespace(
+        args=SimpleNamespace(injection_share=injection_share, num_random_candidates=num_random),
         state=SimpleNamespace(global_step=step, max_steps=100),
         current_epoch=0,
-        evaluation=SimpleNamespace(label_counts=[5] * 20),
+        evaluation=SimpleNamespace(label_counts=label_counts),
         num_labels=20,
     )
-    inputs = {
-        CANDIDATES: torch.tensor([[3, 4, 5, 6]]).expand(50, -1),
-        "labels": torch.tensor([[4, 17, -100]]).expand(50, -1),
-        SEEDS: torch.arange(50),
-    }
+
+
+def batch_with(positives: list[int]) -> dict:
+    """Fifty documents alike, of four candidates."""
+    columns = {CANDIDATES: torch.tensor([[3, 4, 5, 6]]), "labels": torch.tensor([[*positives, -100]])}
+    return {**{name: column.expand(50, -1) for name, column in columns.items()}, SEEDS: torch.arange(50)}
+
+
+@pytest.mark.parametrize(("step", "found"), [(0, True), (60, False)])
+def test_a_missed_positive_is_put_in_at_the_beginning_alone(step, found):
+    trainer, inputs = trainer_at(step, [5] * 20, injection_share=0.6, num_random=1), batch_with([4, 17])
     candidates = with_training_candidates(trainer, inputs)[CANDIDATES]
     assert candidates.shape == (50, 4) and (candidates == 4).any(dim=1).all()
     assert bool((candidates == 17).any(dim=1).all()) == found and bool((candidates == 17).any()) == found
@@ -44,19 +50,8 @@ def test_a_missed_positive_is_put_in_at_the_beginning_alone(step, found):
 
 @pytest.mark.parametrize("counts", [[0] * 19 + [5], None])
 def test_random_candidates_are_drawn_by_their_frequency_in_training(counts):
-    trainer = SimpleNamespace(
-        args=SimpleNamespace(injection_share=0.0, num_random_candidates=2),
-        state=SimpleNamespace(global_step=0, max_steps=100),
-        current_epoch=0,
-        evaluation=SimpleNamespace(label_counts=counts),
-        num_labels=20,
-    )
-    inputs = {
-        CANDIDATES: torch.tensor([[3, 4, 5, 6]]).expand(50, -1),
-        "labels": torch.tensor([[3, 4, -100]]).expand(50, -1),
-        SEEDS: torch.arange(50),
-    }
-    drawn = with_training_candidates(trainer, inputs)[CANDIDATES].unique().tolist()
+    trainer = trainer_at(0, counts, injection_share=0.0, num_random=2)
+    drawn = with_training_candidates(trainer, batch_with([3, 4]))[CANDIDATES].unique().tolist()
     assert 19 in drawn and (len(drawn) > 10) == (counts is None)  # without counts each is as likely
 
 

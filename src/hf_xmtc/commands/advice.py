@@ -26,7 +26,7 @@ def advice_on(recipe: Recipe, num_labels: int, splits: Container[str]) -> list[s
             "There is no test split, so nothing will be measured on documents that no choice was made by. A folder's is read from "
             "test.parquet."
         )
-    reads_all = recipe.model.reads_labels and settings.get("joint_embedding", True) and not recipe.model.num_candidates
+    reads_all = recipe.model.reads_labels and settings.get("joint_embedding", True) and not settings.get("num_candidates")
     if reads_all and num_labels > FEW_LABELS:
         found.append(f"All {num_labels:,} labels are read beside every text and cost what as many words would.")
         if recipe.model.model_family == "laco":

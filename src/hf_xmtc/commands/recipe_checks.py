@@ -25,9 +25,10 @@ def refuse_what_does_not_go_together(model: "ModelArguments", args: XMTCTraining
     """
     refuse_thresholds_if_none(family_named(model.model_family)[1], args)
     _refuse_unmeasured_metric(args)
+    has_candidates = bool(model.num_candidates)
     for name in ("num_random_candidates", "injection_share", "tune_generator_share"):
         value = getattr(args, name)
-        if not model.num_candidates and value != getattr(XMTCTrainingArguments, name):
+        if not has_candidates and value != getattr(XMTCTrainingArguments, name):
             raise ValueError(
                 f"{name}={value}, but the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or "
                 "leave it out."

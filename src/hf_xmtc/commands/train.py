@@ -39,7 +39,7 @@ from hf_xmtc.training import (
     plot_training_curve,
 )
 from hf_xmtc.training.label_sharding import num_parameters
-from hf_xmtc.training.layer_rates import refuse_options_without_encoder
+from hf_xmtc.training.option_refusals import refuse_unusable_with_model
 
 from .advice import advice_on
 from .closing_words import closing_words, words_on_thresholds
@@ -219,7 +219,7 @@ def _refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedToke
     """Say what training will need, and stop before anything is allocated if it cannot fit."""
     args = recipe.training
     model = _build_model(recipe, info, tokenizer, on_meta=True)
-    refuse_options_without_encoder(model, args.layer_learning_rate_decay, args.freeze_heads)
+    refuse_unusable_with_model(args, model)
     limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
     if limit is not None and wanted > limit:
         taker = f"the backbone {recipe.model.backbone}" if recipe.model.backbone else "the model"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 __all__ = ["TASK", "has_tuned_threshold", "usage"]
 
+# The Hub's task id of multi-label text classification.
 TASK = "text-classification"
 # Families that say which words speak for a label; LACO by its cross attention.
 EXPLAIN_THEMSELVES = ("attentionxml", "laco", "meshprobenet")

@@ -26,7 +26,7 @@ __all__ = ["REPO_ID_PLACEHOLDER", "build_model_card", "card_from_folder"]
 REPO_ID_PLACEHOLDER = "<user>/<model>"
 TRAINING_CURVE_FILE = "training_curve.png"
 
-# The Hub's task id of multi-label text classification and the tags by which people look for this kind of model.
+# By which people look for this kind of model.
 TAGS = ("extreme-multi-label-classification", "xmtc", "multi-label", TASK)
 
 _OF_CONFIG = ("num_candidates", "generator_share", "decision_threshold", "auxiliary_task", "cross_attention")
@@ -280,9 +280,7 @@ def _training(recipe: Mapping, train: Mapping, training_curve: str | None) -> st
     parts = []
     costs = [
         f"{train['seconds']:,.0f} seconds" if "seconds" in train else "",
-        f"{train['documents_per_second']:{',.0f' if train['documents_per_second'] >= 10 else '.2g'}} documents per second"
-        if "documents_per_second" in train
-        else "",
+        f"{_speed(train['documents_per_second'])} documents per second" if "documents_per_second" in train else "",
         f"peak memory {train['peak_memory_mb']:,.0f} MB" if "peak_memory_mb" in train else "",
     ]
     if any(costs):
@@ -297,6 +295,10 @@ def _training(recipe: Mapping, train: Mapping, training_curve: str | None) -> st
     if training_curve:
         parts.append(f"![Training curve]({training_curve})")
     return "\n\n".join(parts) or "The settings were not recorded."
+
+
+def _speed(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _cell(value: Any) -> str:

@@ -123,10 +123,16 @@ class LabelNames:
             KeyError: If there is no such label.
         """
         if label not in self.ids:
-            close = difflib.get_close_matches(str(label), self.ids, n=3)
-            hint = f" Close to it: {', '.join(close)}." if close else ""
-            raise KeyError(f"There is no label {label!r} among the {len(self)}.{hint}")
+            raise KeyError(f"There is no label {label!r} among the {len(self)}.{self.hint_at(str(label))}")
         return self.ids[label]
+
+    def hint_at(self, unknown: str) -> str:
+        """A sentence on which labels are named so, or written nearly so; empty where none is."""
+        named = [label for label_id, label in enumerate(self.labels) if self.name_of(label_id) == unknown]
+        if named:
+            return f" It is the name of {', '.join(map(repr, named[:3]))}."
+        close = difflib.get_close_matches(unknown, self.ids, n=3)
+        return f" Close to it: {', '.join(close)}." if close else ""
 
     def digest(self) -> str:
         """Digest of the labels in their order; display names and parents do not count."""

@@ -1,6 +1,5 @@
 """`XMTCPipeline`: texts in, ranked labels out."""
 
-import difflib
 import os
 from collections.abc import Iterable
 from inspect import signature
@@ -205,22 +204,16 @@ class XMTCPipeline(Pipeline):
         return inputs["candidate_ids"].shape[1] if "candidate_ids" in inputs else self.model.config.num_labels
 
     def _label_id(self, label: str) -> int:
-        ids = self.model.config.label_names.ids
+        names = self.model.config.label_names
         if not isinstance(label, str):
             raise TypeError(
                 f"A label must be a string, got {type(label).__name__}: {label!r:.80}. Give it as the pipeline answers it."
             )
-        if label not in ids:
-            close = difflib.get_close_matches(label, ids, n=3)
-            hint = f" Close to it: {', '.join(close)}." if close else ""
-            names = self.model.config.label_names
-            named = [names[i] for i in range(len(names)) if names.name_of(i) == label]
-            if named:
-                hint = f" It is the name of {', '.join(map(repr, named[:3]))}."
+        if label not in names.ids:
             raise ValueError(
-                f"The model has no label {label!r} among its {len(ids)}.{hint} Give it as the pipeline answers it."
+                f"The model has no label {label!r} among its {len(names)}.{names.hint_at(label)} Give it as the pipeline answers it."
             )
-        return ids[label]
+        return names.ids[label]
 
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
         """Save model, tokenizer and, where the pipeline has one, the generator of candidates; as `transformers.Pipeline.save_pretrained`."""

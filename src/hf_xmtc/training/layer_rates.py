@@ -58,10 +58,12 @@ def refuse_options_without_encoder(
     Raises:
         ValueError: If one of them is not at its default and there is none.
     """
-    asked = {"layer_learning_rate_decay": layer_learning_rate_decay != 1.0, "freeze_heads": freeze_heads}
-    if any(asked.values()) and not hasattr(model, "backbone"):
-        option = next(name for name, is_asked in asked.items() if is_asked)
-        value = layer_learning_rate_decay if option == "layer_learning_rate_decay" else freeze_heads
+    if hasattr(model, "backbone"):
+        return
+    options = (("layer_learning_rate_decay", layer_learning_rate_decay, 1.0), ("freeze_heads", freeze_heads, False))
+    for option, value, idle in options:
+        if value == idle:
+            continue
         other = "name a backbone" if hasattr(model, "from_backbone") else "choose a family with a backbone"
         raise ValueError(
             f"{option}={value}, but this {type(model).__name__} has no encoder of transformers. Leave it out, or {other}."

@@ -10,6 +10,7 @@ from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import BY_WEIGHT, XMTCTrainingArguments
+from .layer_rates import refuse_options_without_encoder
 
 if TYPE_CHECKING:
     from .trainer import XMTCTrainer
@@ -137,12 +138,13 @@ def refuse_thresholds_if_none(model_class: type[XMTCPreTrainedModel], args: XMTC
 
 
 def refuse_unusable_with_model(args: XMTCTrainingArguments, model: XMTCPreTrainedModel) -> None:
-    """Refuse label options that a family, or a model of candidates, cannot take.
+    """Refuse options that a family, or a model of candidates, cannot take.
 
     Raises:
         ValueError: If there is one.
     """
     refuse_thresholds_if_none(type(model), args)
+    refuse_options_without_encoder(model, args.layer_learning_rate_decay, args.freeze_heads)
     if num_candidates := getattr(model.config, "num_candidates", 0):
         for name, is_used in (("label_optimizer", args.updates_in_backward), ("shard_labels", args.shard_labels)):
             if is_used:
