@@ -260,6 +260,11 @@ class LACOConfig(JointConfig):
         return self.num_candidates or self.num_labels
 
     @property
+    def reads_padding(self) -> bool:
+        """Whether scores depend on padding, as in the authors' code."""
+        return self.cross_attention and self.cross_attention_tokens == "padded"
+
+    @property
     def has_label_embedding(self) -> bool:
         return self.joint_embedding or self.cross_attention
 

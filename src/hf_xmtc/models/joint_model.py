@@ -38,6 +38,11 @@ class JointStates(NamedTuple):
     hidden_states: tuple[Tensor, ...] | None
     attentions: tuple[Tensor, ...] | None
 
+    @property
+    def of_the_head(self) -> tuple[Tensor | None, ...]:
+        """The fields that a label head reads: the first five."""
+        return self[:5]
+
 
 class JointModel(XMTCPreTrainedModel):
     """Base of the families with a joint embedding: every label is a token with an embedding of its own.
@@ -105,11 +110,19 @@ class JointModel(XMTCPreTrainedModel):
             self._check_candidates(candidate_ids, len(input_ids))
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)
         asked = (output_attentions, output_hidden_states)
+        if any(asked) or self.config.reads_padding:
+            return self._read_aligned(words, candidate_ids, asked)
+        states = self.read_batch(words, lambda *chunk: self._read_aligned(*chunk).of_the_head, candidate_ids)
+        return JointStates(*states, words, None, None)
+
+    def _read_aligned(
+        self, words: AlignedWords, candidate_ids: Tensor | None, asked: tuple[bool, bool] = (False, False)
+    ) -> JointStates:
         if self.config.joint_embedding:
-            output = run_backbone(self.backbone, *asked, **self._joint_inputs(words, candidate_ids))
+            inputs = self._joint_inputs(words, candidate_ids)
         else:
-            output = run_backbone(self.backbone, *asked, input_ids=words.ids, attention_mask=words.read.long())
-        return self._joint_states(output, words, candidate_ids)
+            inputs = {"input_ids": words.ids, "attention_mask": words.read.long()}
+        return self._joint_states(run_backbone(self.backbone, *asked, **inputs), words, candidate_ids)
 
     @torch.no_grad()
     def cache_documents(

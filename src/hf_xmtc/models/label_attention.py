@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
 
 from .block_sizes import labels_of_a_block
 from .initial_weights import reset_linear
@@ -54,12 +55,13 @@ class LabelAttentionHead(BaseLabelHead):
         state_size: Width D of the states.
         num_labels: Labels L.
         linear_sizes: Widths of the shared ReLU layers in front of the last, shared linear score.
+        label_bias: Add a number of its own to the logit of each label.
         block_size: Labels that attend at a time, None for what suits the device.
         memory_mib: Attention of all labels is kept in training if it fits into this; CorNet's logits as in `BaseLabelHead`.
         loss: As for `BaseLabelHead`.
         loss_settings: Arguments of the loss.
 
-    Source: AttentionXML, equations 4 to 6. That the layers have biases is in the authors' code alone.
+    Source: AttentionXML, equations 4 to 6. That the layers have biases is in the authors' code alone; a bias per label is in neither.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class LabelAttentionHead(BaseLabelHead):
         state_size: int,
         num_labels: int,
         linear_sizes: list[int] | tuple[int, ...] = (256,),
+        label_bias: bool = False,
         block_size: int | None = None,
         memory_mib: float = 64.0,
         loss: str = "bce",
@@ -77,14 +80,17 @@ class LabelAttentionHead(BaseLabelHead):
         sizes = [state_size, *linear_sizes]
         self.linears = nn.ModuleList(nn.Linear(size, following) for size, following in zip(sizes, sizes[1:], strict=False))
         self.output = nn.Linear(sizes[-1], 1)
+        self.bias = nn.Parameter(torch.zeros(num_labels)) if label_bias else None
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Xavier-uniform weights and the biases of `torch.nn.Linear`, as in the authors' code."""
+        """Xavier-uniform weights and the biases of `torch.nn.Linear`, as in the authors' code; biases of labels at zero."""
         super().reset_parameters()
         for linear in (self.attention, *self._layers):
             reset_linear(linear)
+        if self.bias is not None:
+            init.zeros_(self.bias)
 
     # ---- logits ----------------------------------------------------------------------------------------------------------
 
@@ -97,9 +103,13 @@ class LabelAttentionHead(BaseLabelHead):
 
     @property
     def label_bias(self) -> nn.Parameter:
-        return self.output.bias
+        return self.output.bias if self.bias is None else self.bias
 
     def raw_logits(self, hidden: DocumentStates) -> Tensor:
+        logits = self._attended_logits(hidden)
+        return logits if self.bias is None else logits + self.bias
+
+    def _attended_logits(self, hidden: DocumentStates) -> Tensor:
         states, read = _trimmed(hidden)
         values, weight, after = self._values(states), self.attention.weight, self._after_reading()
         per_label = self._numbers(*read.shape)
@@ -114,7 +124,8 @@ class LabelAttentionHead(BaseLabelHead):
     def raw_logits_of(self, hidden: DocumentStates, label_ids: Tensor) -> Tensor:
         states, read = _trimmed(hidden)
         scores = self.attention.weight[label_ids] @ states.mT
-        return _logits(scores, read, self._values(states), self._after_reading())
+        logits = _logits(scores, read, self._values(states), self._after_reading())
+        return logits if self.bias is None else logits + self.bias[label_ids]
 
     def attention_of(self, hidden: DocumentStates, label_ids: Tensor) -> Tensor:
         """Attention weights of chosen labels, (B, S, T), for label ids (B, S); 0 at padding of the tokens and of the labels.
@@ -171,6 +182,9 @@ class LabelAttentionHead(BaseLabelHead):
         self.attention = nn.Linear(old.in_features, len(kept_ids), bias=False, device=device, dtype=dtype)
         reset_linear(self.attention)
         keep_rows(self.attention.weight, old.weight, kept_ids)
+        if self.bias is not None:
+            old_bias, self.bias = self.bias, nn.Parameter(self.bias.new_zeros(len(kept_ids)))
+            keep_rows(self.bias, old_bias, kept_ids)
 
 
 def _trimmed(documents: DocumentStates) -> DocumentStates:

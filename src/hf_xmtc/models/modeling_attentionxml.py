@@ -16,10 +16,10 @@ class AttentionXMLForXMTC(WordLevelModel):
     """AttentionXML over all labels at once (flat), and CorNetAttentionXML with ``cornet_num_blocks`` > 0.
 
     Its logits cost documents × labels × tokens, which is computed for a block of labels at a time and never held as a whole.
-    Attention weights are given for chosen labels only. All labels share the layers behind their attention, so a text of no word or
-    one, to which all labels attend alike, gives them the same score; CorNet tells them apart.
+    Attention weights are given for chosen labels only. All labels share the layers behind their attention, so in a text of no word or
+    one, to which all labels attend alike, ``label_bias`` or CorNet alone tells them apart.
 
-    Source: AttentionXML (You et al., 2019), §3.2, and CorNet §4.4; equal to the code of both.
+    Source: AttentionXML (You et al., 2019), §3.2, and CorNet §4.4; with `AttentionXMLConfig.reproduction` equal to the code of both.
     """
 
     config_class = AttentionXMLConfig
@@ -30,7 +30,12 @@ class AttentionXMLForXMTC(WordLevelModel):
         self.words = WordEmbedding(config)
         self.bilstm = BiLSTM(config.embedding_size, config.hidden_size, config.num_hidden_layers, config.hidden_dropout_prob)
         self.use_label_head(
-            LabelAttentionHead(2 * config.hidden_size, linear_sizes=config.linear_sizes, **self.label_settings())
+            LabelAttentionHead(
+                2 * config.hidden_size,
+                linear_sizes=config.linear_sizes,
+                label_bias=config.label_bias,
+                **self.label_settings(),
+            )
         )
         self.post_init()
 

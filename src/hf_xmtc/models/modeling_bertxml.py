@@ -129,20 +129,36 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
                 f"The input has {input_ids.shape[1]} tokens but the model takes {limit}. Tokenize with truncation=True and "
                 f"max_length={limit}."
             )
-        if hasattr(self, "backbone"):
-            cls_states, states, attentions = self._run_backbone(
+        read = self._run_backbone if hasattr(self, "backbone") else self._run_encoder
+        if output_attentions or output_hidden_states:
+            cls_states, states, attentions = read(
                 input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states
             )
         else:
-            refuse_segments(token_type_ids, 1)
-            eager = output_attentions or self.config._attn_implementation == "eager"
-            cls_states, states, attentions = self.encoder(
-                input_ids, attention_mask, self.cls_positions(attention_mask), eager
+            states, attentions, words = (), (), align_words(input_ids, attention_mask, self.config.pad_token_id)
+            if token_type_ids is not None:
+                token_type_ids = token_type_ids.gather(1, words.order)
+            (cls_states,) = self.read_batch(
+                words,
+                lambda words, segments: read(
+                    words.ids,
+                    words.mask.long(),
+                    None if segments is None else segments[:, : words.ids.shape[1]],
+                    False,
+                    False,
+                )[:1],
+                token_type_ids,
             )
         features = cls_states.flatten(1)  # (B, M · H)
         if self.pooler is not None:
             features = nn.functional.elu(self.pooler(nn.functional.elu(features)))
         return features, tuple(states) if output_hidden_states else None, tuple(attentions) if output_attentions else None
+
+    def _run_encoder(self, input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states):
+        """As `_run_backbone`, of the own encoder, which gives all hidden states anyway."""
+        refuse_segments(token_type_ids, 1)
+        eager = output_attentions or self.config._attn_implementation == "eager"
+        return self.encoder(input_ids, attention_mask, self.cls_positions(attention_mask), eager)
 
     def _run_backbone(self, input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states):
         """Return the CLS states (B, M, H), and hidden states and attention weights where they are asked for."""

@@ -100,17 +100,22 @@ class XMLCNNForXMTC(WordLevelModel):
             ValueError: If there are more columns than ``padded_length``.
         """
         words, columns = self.align(input_ids, attention_mask), self.config.padded_length
-        ids, mask = words.ids, words.mask
-        if columns is not None:
-            if ids.shape[1] > columns:
+        if columns is None:
+            (pooled,) = self.read_batch(words, lambda words: (self._pool(words.ids, words.mask, words.lengths),))
+        else:
+            width = words.ids.shape[1]
+            if width > columns:
                 raise ValueError(
-                    f"The input has {ids.shape[1]} tokens but the model takes {columns}. Tokenize with truncation=True and "
-                    f"max_length={columns}."
+                    f"The input has {width} tokens but the model takes {columns}. Tokenize with truncation=True and max_length={columns}."
                 )
-            ids, mask = nn.functional.pad(ids, (0, columns - ids.shape[1]), value=self.config.pad_token_id or 0), None
+            ids = nn.functional.pad(words.ids, (0, columns - width), value=self.config.pad_token_id or 0)
+            pooled = self._pool(ids, None, words.lengths)
+        return nn.functional.relu(self.bottleneck(pooled))
+
+    def _pool(self, ids: Tensor, mask: Tensor | None, lengths: Tensor) -> Tensor:
+        """Where the filters of all widths fire most, (B, widths · F · P)."""
         embedded = self.words(ids, mask).mT  # (B, E, T)
-        pooled = [convolution(embedded, words.lengths).flatten(1) for convolution in self.filters]  # (B, F · P) each
-        return nn.functional.relu(self.bottleneck(torch.cat(pooled, dim=1)))
+        return torch.cat([convolution(embedded, lengths).flatten(1) for convolution in self.filters], dim=1)
 
     def forward(
         self,

@@ -1,5 +1,6 @@
 """`XMTCPreTrainedModel`: what every model family promises, and the output all of them give."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,14 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
 from .configuration_xmtc import XMTCConfig
+from .aligned_words import AlignedWords
 from .cornet import CorNet, CorNetBlock
 from .label_head import LabelHead
 from .label_head_base import BaseLabelHead
 from .label_names import LabelNames
 from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, RowUpdate
+from .length_chunks import read_in_chunks
 from .pipeline_xmtc import XMTCPipeline
 from .predicted_sets import PredictedSets
 
@@ -90,6 +93,15 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             if config.cornet_num_blocks
             else None
         )
+
+    # What a chunk of `read_in_chunks` costs; None for what suits the device.
+    chunk_tokens: float | None = None
+
+    def read_batch(self, words: AlignedWords, read: Callable[..., tuple], *of_documents: Tensor | None) -> tuple:
+        """What an encoder makes of a batch: in training in chunks of similar lengths, else at once; as `read_in_chunks`."""
+        if not self.training or torch.compiler.is_compiling():  # shapes that change would be compiled again and again
+            return read(words, *of_documents)
+        return read_in_chunks(words, read, *of_documents, chunk_tokens=self.chunk_tokens)
 
     def requested_outputs(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
         """Whether ``forward`` returns attention weights and hidden states: as it was asked, else as the config says."""

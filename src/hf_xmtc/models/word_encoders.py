@@ -115,8 +115,11 @@ class WordLevelModel(XMTCPreTrainedModel):
     def read_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[AlignedWords, Tensor, Tensor]:
         """The aligned words, their embeddings (B, T, E) and the LSTM's states (B, T, 2H); arguments as in `align`."""
         words = self.align(input_ids, attention_mask)
+        return words, *self.read_batch(words, self._read_words)
+
+    def _read_words(self, words: AlignedWords) -> tuple[Tensor, Tensor]:
         embedded = self.words(words.ids, words.mask)
-        return words, embedded, self.bilstm(embedded, words.lengths)
+        return embedded, self.bilstm(embedded, words.lengths)
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.words.embedding

@@ -27,7 +27,7 @@ class XMTCTrainingArguments(TrainingArguments):
     """Arguments of `XMTCTrainer`.
 
     Everything of `transformers.TrainingArguments` works. Changed defaults: evaluation and a checkpoint after every epoch,
-    the best model by nDCG@5 is kept, batches are bucketed by length, a resumed run goes on counting for early stopping,
+    the best model by nDCG@5 is kept, a resumed run goes on counting for early stopping,
     batch size and learning rate suit models trained from scratch (CorNet's authors: batch 40, Adam, learning rate 1e-3).
     """
 
@@ -48,8 +48,11 @@ class XMTCTrainingArguments(TrainingArguments):
         default=True, metadata={"help": "Let a resumed run remember what early stopping has counted."}
     )
     train_sampling_strategy: str = field(
-        default="group_by_length",
-        metadata={"help": "group_by_length puts similarly long documents into a batch; or random."},
+        default="random",
+        metadata={
+            "help": "random: batches are drawn at random, and their documents encoded in chunks of similar lengths. group_by_length puts "
+            "similarly long documents into a batch: a little less padding, but batches that are not like the data."
+        },
     )
     logging_steps: float = field(default=20, metadata={"help": "Steps between two log lines."})
     use_cpu: bool = field(

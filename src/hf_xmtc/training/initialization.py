@@ -17,7 +17,7 @@ def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, 
     """Start every label's bias at the log-odds of its training frequency.
 
     With many labels, nearly all of them wrong, the first steps of training otherwise learn only that labels are rare. A model whose
-    labels share one bias (AttentionXML) starts it at the log-odds of a label's mean frequency.
+    labels share one bias (AttentionXML without ``label_bias``) starts it at the log-odds of a label's mean frequency.
 
     Args:
         model: A new model.
@@ -33,7 +33,7 @@ def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, 
     _refuse_other_counts(model, label_counts)
     head = model.label_head
     prior = (np.asarray(label_counts, dtype=np.float64) + 0.5) / (num_documents + 1.0)
-    prior = prior[head.own_labels] if head.linear_head is not None else prior.mean(keepdims=True)
+    prior = prior.mean(keepdims=True) if len(head.label_bias) < len(prior[head.own_labels]) else prior[head.own_labels]
     head.label_bias.copy_(torch.from_numpy(np.log(prior / (1 - prior))))
 
 

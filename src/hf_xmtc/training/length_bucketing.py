@@ -1,4 +1,5 @@
-"""Batches of documents of similar length, in an order that depends on nothing but seed and epoch."""
+"""Batches of documents of similar length (``train_sampling_strategy="group_by_length"``), which are not the default: see
+`models/length_chunks.py` for what saves padding in random batches."""
 
 from collections.abc import Iterator, Sequence
 

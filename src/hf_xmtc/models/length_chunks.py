@@ -1,0 +1,92 @@
+"""`read_in_chunks`: the documents of a random batch go through the encoder in a few chunks of similar lengths.
+
+A batch of random documents is mostly padding, and a batch of similarly long documents is not random: it has other labels than the
+data. Here the batch stays random and is sorted only on its way through the encoder. Each chunk is cut at its own longest document,
+and what comes out is put together in the order of the batch, so that loss and gradients are those of the whole batch.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .aligned_words import AlignedWords
+
+__all__ = ["CHUNK_TOKENS", "chunk_borders", "read_in_chunks"]
+
+Read = TypeVar("Read", bound=tuple[Tensor | None, ...])
+
+# Tokens whose padding is worth one more chunk. On a CPU chunks pay in all batches; a GPU is idle in small ones.
+CHUNK_TOKENS = {"cpu": 256, "other": 2**14}
+
+
+def chunk_borders(lengths: np.ndarray, chunk_tokens: float) -> list[int]:
+    """Where to cut a batch sorted by length, so that the columns read and ``chunk_tokens`` for every chunk are fewest in all.
+
+    Args:
+        lengths: Tokens of each document, longest first, (B,).
+        chunk_tokens: What a chunk costs beside its columns.
+
+    Returns:
+        The first document of each chunk, and B at the end.
+    """
+    count = len(lengths)
+    least, start = np.full(count + 1, np.inf), np.zeros(count + 1, dtype=int)
+    least[0] = 0.0
+    for stop in range(1, count + 1):
+        # The last chunk begins at any earlier document, the longest in it.
+        costs = least[:stop] + lengths[:stop] * np.arange(stop, 0, -1) + chunk_tokens
+        start[stop] = costs.argmin()
+        least[stop] = costs[start[stop]]
+    borders = [count]
+    while borders[-1] > 0:
+        borders.append(int(start[borders[-1]]))
+    return borders[::-1]
+
+
+def read_in_chunks(
+    words: AlignedWords,
+    read: Callable[..., Read],
+    *of_documents: Tensor | None,
+    chunk_tokens: float | None = None,
+) -> Read:
+    """What ``read`` makes of a batch, chunk by chunk.
+
+    It must not depend on padding. Only its dropout is drawn otherwise than for the batch as a whole.
+
+    Args:
+        words: The batch, (B, T).
+        read: Takes the words of some documents, (n, t), and their rows of ``of_documents``; answers with tensors (n, …), whose second
+            dimension may be as wide as the longest document in the chunk, or None.
+        of_documents: More that ``read`` needs of each document, (B, …), or None.
+        chunk_tokens: As for `chunk_borders`; None for what suits the device, infinity for one chunk.
+
+    Returns:
+        The same of the whole batch, in its order; where chunks differ in width, zeros behind the narrower.
+    """
+    if chunk_tokens is None:
+        chunk_tokens = CHUNK_TOKENS["cpu" if words.ids.device.type == "cpu" else "other"]
+    lengths = words.lengths.cpu()
+    order = lengths.argsort(descending=True, stable=True)
+    borders = chunk_borders(lengths[order].numpy(), chunk_tokens)
+    if len(borders) <= 2:
+        return read(words, *of_documents)
+    longest, order = lengths[order].tolist(), order.to(words.ids.device)
+    parts = []
+    for start, stop in zip(borders, borders[1:], strict=False):
+        chosen = order[start:stop]
+        cut = AlignedWords(*(tensor[chosen, : longest[start]] for tensor in words))
+        parts.append(read(cut, *(None if tensor is None else tensor[chosen] for tensor in of_documents)))
+    back = order.argsort()
+    return tuple(None if column[0] is None else _joined(column)[back] for column in zip(*parts, strict=True))
+
+
+def _joined(parts: tuple[Tensor, ...]) -> Tensor:
+    """Tensors (n, …) one below the other, with zeros behind the narrower ones."""
+    if parts[0].dim() < 2:
+        return torch.cat(parts)
+    width = max(part.shape[1] for part in parts)
+    behind = [0, 0] * (parts[0].dim() - 2)
+    return torch.cat([nn.functional.pad(part, (*behind, 0, width - part.shape[1])) for part in parts])
