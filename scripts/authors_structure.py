@@ -66,6 +66,7 @@ class AuthorsTrainer(XMTCTrainer):
         )
         super().__init__(model, args, processing_class=processing_class, data_collator=collator, **kwargs)
         self.our_layers = our_layers
+        model.chunk_tokens = float("inf")  # a batch goes through the encoder as a whole
 
     def _longest_first(self, dataset: Dataset) -> np.ndarray:
         return np.arange(len(dataset))
@@ -97,9 +98,12 @@ class AuthorsTrainer(XMTCTrainer):
 def authors_settings(model_type: str, max_length_tokens: int) -> dict[str, Any]:
     """Fields of a family's config that decide the structure of the computation; initialisation stays ours.
 
-    Only XML-CNN has any: theirs convolves and pools all columns up to the maximum length.
+    XML-CNN's convolves and pools all columns up to the maximum length, and AttentionXML has one bias for all labels.
     """
-    return {"pooling": "padded", "padded_length": max_length_tokens} if model_type == "xmlcnn" else {}
+    return {
+        "xmlcnn": {"pooling": "padded", "padded_length": max_length_tokens},
+        "attentionxml": {"label_bias": False},
+    }.get(model_type, {})
 
 
 def dense_logits(model: XMTCPreTrainedModel, input_ids: Tensor, attention_mask: Tensor, our_layers: bool = False) -> Tensor:
@@ -186,4 +190,5 @@ def dense_attention_logits(model: XMTCPreTrainedModel, input_ids: Tensor, attent
     for linear in head.linears:
         contexts = nn.functional.relu(linear(contexts))
     logits = head.output(contexts).squeeze(-1)  # (B, L)
+    logits = logits if head.bias is None else logits + head.bias
     return logits if model.cornet is None else model.cornet(logits)

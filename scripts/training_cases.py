@@ -21,7 +21,7 @@ from hf_xmtc.data import label_info_of, load_xmtc_dataset, tokenize_dataset
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.tokenization import train_word_tokenizer
 from hf_xmtc.training.arguments import XMTCTrainingArguments
-from hf_xmtc.training.length_bucketing import LengthBucketedSampler, document_lengths
+from hf_xmtc.training.length_bucketing import document_lengths
 from hf_xmtc.training.trainer import XMTCTrainer
 
 __all__ = [
@@ -126,7 +126,7 @@ def measure_speed(
     rows, sampling, times = data.splits["train"], None, _StepTimes()
     if steps is not None:
         lengths = document_lengths(rows)
-        chosen = sample_batches(epoch_batches(way, lengths, batch_size, seed), lengths, steps, seed)
+        chosen = sample_batches(epoch_batches(lengths, batch_size, seed), lengths, steps, seed)
         rows, sampling = rows.select(np.concatenate([*chosen[:WARM_UP_STEPS], *chosen])), "sequential"
     with tempfile.TemporaryDirectory() as folder:
         trainer = _make_trainer(way, model, data, rows, folder, batch_size, seed, sampling=sampling)
@@ -191,7 +191,7 @@ def _make_trainer(
         per_device_train_batch_size=batch_size,
         per_device_eval_batch_size=batch_size,
         num_train_epochs=epochs,
-        train_sampling_strategy=sampling or ("group_by_length" if way == OURS else "random"),
+        train_sampling_strategy=sampling or "random",
         sparse_embeddings=way == OURS or model.family in SPARSE_AUTHORS,
         eval_strategy="no",
         save_strategy="no",
@@ -235,12 +235,9 @@ def _clocks() -> tuple[float, float]:
 # ---- a sample of an epoch --------------------------------------------------------------------------------------------------
 
 
-def epoch_batches(way: str, lengths: np.ndarray, batch_size: int, seed: int) -> list[np.ndarray]:
-    """Documents of every batch of an epoch: of similar lengths or, the authors' way, at random."""
-    if way == OURS:
-        order = np.fromiter(LengthBucketedSampler(lengths, batch_size, seed), dtype=np.int64)
-    else:
-        order = np.random.default_rng(seed).permutation(len(lengths))
+def epoch_batches(lengths: np.ndarray, batch_size: int, seed: int) -> list[np.ndarray]:
+    """Documents of every batch of an epoch, at random."""
+    order = np.random.default_rng(seed).permutation(len(lengths))
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 

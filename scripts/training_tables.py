@@ -152,8 +152,8 @@ def _listed(values: Mapping[str, str]) -> str:
 # ---- the page --------------------------------------------------------------------------------------------------------------
 
 SPEED_NOTE = (
-    "Ours: what `XMTCTrainer` does by default, with sparse embedding gradients: batches of similar lengths, padded to their longest "
-    "document, targets as label ids, loss and best labels block by block. Authors' structure: documents padded to the maximum length (models "
+    "Ours: what `XMTCTrainer` does by default, with sparse embedding gradients: random batches, encoded in chunks of similar "
+    "lengths, targets as label ids, loss and best labels block by block. Authors' structure: documents padded to the maximum length (models "
     "with an LSTM cut a batch to its longest document), random batches, targets as a (B, L) matrix, logits and best labels of all labels "
     "at once. Their layers are two-dimensional convolutions, LSTMs over packed documents and attention of all labels at once; the same on "
     "our layers is all the rest of it. Sizes, initial weights, batch size, optimizer and clipping are the same in all, and word embeddings "

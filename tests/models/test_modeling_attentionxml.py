@@ -21,7 +21,7 @@ WAYS = pytest.mark.parametrize("memory", [{}, {"label_memory_mib": 0, "label_blo
 
 
 def authors_model(golden: dict, settings: dict, **changes) -> AttentionXMLForXMTC:
-    config = AttentionXMLConfig(
+    config = AttentionXMLConfig.reproduction(
         vocab_size=settings["vocab_size"],
         num_labels=settings["labels_num"],
         embedding_size=settings["emb_size"],

@@ -16,9 +16,13 @@ def test_scores_start_at_the_frequency_of_the_labels(make_model):
 
 
 def test_a_bias_that_all_labels_share_starts_at_their_mean_frequency():
-    model = AttentionXMLForXMTC(AttentionXMLConfig(vocab_size=20, num_labels=3, hidden_size=4, embedding_size=4))
+    sizes = {"vocab_size": 20, "num_labels": 3, "hidden_size": 4, "embedding_size": 4}
+    model = AttentionXMLForXMTC(AttentionXMLConfig.reproduction(**sizes))
     initialize_label_bias(model, np.array([0, 50, 99]), num_documents=99)
     assert model.label_head.output.bias.sigmoid().tolist() == pytest.approx([(0.005 + 0.505 + 0.995) / 3])
+    model = AttentionXMLForXMTC(AttentionXMLConfig(**sizes))
+    initialize_label_bias(model, np.array([0, 50, 99]), num_documents=99)
+    assert model.label_head.bias.sigmoid().tolist() == pytest.approx([0.005, 0.505, 0.995])
 
 
 def test_counts_of_another_label_set_are_refused(make_model):

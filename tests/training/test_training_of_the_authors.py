@@ -66,7 +66,7 @@ def assert_same_weights(ours: dict[str, torch.Tensor], golden: dict[str, torch.T
 @pytest.mark.parametrize("name", ["training_run_frozen_embedding", "training_run_trainable_embedding"])
 def test_losses_weights_checks_and_the_saved_model_equal_the_authors(name, tmp_path):
     golden, settings = load_golden(name)
-    config = AttentionXMLConfig(
+    config = AttentionXMLConfig.reproduction(
         vocab_size=settings["vocab_size"],
         num_labels=settings["labels_num"],
         embedding_size=settings["emb_size"],

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
-from .configuration_xmtc import XMTCConfig
 from .aligned_words import AlignedWords
+from .configuration_xmtc import XMTCConfig
 from .cornet import CorNet, CorNetBlock
 from .label_head import LabelHead
 from .label_head_base import BaseLabelHead
