@@ -243,17 +243,13 @@ class JointModel(XMTCPreTrainedModel):
 
     @torch.no_grad()
     def follow_labels(self, kept_ids: Tensor) -> None:
-        old, linear, spread = self.label_embedding, self.label_head.linear_head, self.config.initializer_range
-        if linear is not None:  # as in a new model
-            new = kept_ids < 0
-            linear.weight[new] = torch.empty_like(linear.weight[new]).normal_(std=spread)
-            linear.bias[new] = 0.0
+        old = self.label_embedding
         if old is None:
             return
         self.label_embedding = nn.Embedding(
             len(kept_ids), old.embedding_dim, device=old.weight.device, dtype=old.weight.dtype
         )
-        self.label_embedding.weight.normal_(std=spread)
+        self.label_embedding.weight.normal_(std=self.config.initializer_range)
         keep_rows(self.label_embedding.weight, old.weight, kept_ids)
 
     @classmethod

@@ -23,6 +23,8 @@ class LabelHead(BaseLabelHead):
         memory_mib: Logits of as many blocks as fit into this are kept for the next pass instead of being computed again.
         loss: ``bce``, ``propensity_bce`` or ``asymmetric`` (`label_losses`).
         loss_settings: Arguments of the loss.
+        initializer_range: Standard deviation of the output layer's first weights, with zero biases; None for the start of the
+            CorNet authors.
     """
 
     def __init__(
@@ -34,18 +36,24 @@ class LabelHead(BaseLabelHead):
         memory_mib: float = 64.0,
         loss: str = "bce",
         loss_settings: dict[str, float] | None = None,
+        initializer_range: float | None = None,
     ):
         super().__init__(num_labels, block_size, memory_mib, loss, loss_settings)
+        self.initializer_range = initializer_range
         self.bottleneck = nn.Linear(in_features, bottleneck_size) if bottleneck_size else None
         self.output = nn.Linear(bottleneck_size or in_features, num_labels)
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Xavier-uniform weights and the biases of `torch.nn.Linear`, as the CorNet authors initialise their classifiers."""
+        """Xavier-uniform weights and the biases of `torch.nn.Linear`, as the CorNet authors initialise their classifiers.
+
+        With ``initializer_range`` the output layer's weights are normal and its biases zero.
+        """
         super().reset_parameters()
-        for linear in filter(None, (self.bottleneck, self.output)):
-            reset_linear(linear)
+        if self.bottleneck is not None:
+            reset_linear(self.bottleneck)
+        reset_linear(self.output, self.initializer_range)
 
     def source(self, hidden: Tensor) -> Tensor:
         """``hidden`` (B, H) itself, or the bottleneck's output."""
@@ -87,6 +95,6 @@ class LabelHead(BaseLabelHead):
         super().resize_labels(kept_ids)
         old = self.output
         self.output = nn.Linear(old.in_features, len(kept_ids), device=old.weight.device, dtype=old.weight.dtype)
-        reset_linear(self.output)
+        reset_linear(self.output, self.initializer_range)
         keep_rows(self.output.weight, old.weight, kept_ids)
         keep_rows(self.output.bias, old.bias, kept_ids)

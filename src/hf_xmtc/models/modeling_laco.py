@@ -48,7 +48,8 @@ class LACOForXMTC(JointModel):
             self.conditional_head = ConditionalHead(width, config.auxiliary_units, config.clcp_head == "plain")
         self.label_term = LabelTerm(width) if config.label_term else None
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.build_label_scorer(width)
+        # Not Xavier-uniform as in other families: the authors' code starts its output layer as BERT starts its layers.
+        self.build_label_scorer(width, initializer_range=config.initializer_range)
         self.post_init()
 
     @property

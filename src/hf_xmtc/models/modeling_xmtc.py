@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers import initialization as init
 from transformers.utils import ModelOutput, logging
 
 from .aligned_words import AlignedWords
@@ -68,9 +69,10 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     # Tuned between scores that are close to each other, which half precision would not tell apart.
     _keep_in_fp32_modules_strict = {"label_thresholds"}
 
-    def build_label_scorer(self, in_features: int, bottleneck_size: int | None = None) -> None:
-        """Add a linear label head, and CorNet where the config asks for it."""
-        self.use_label_head(LabelHead(in_features, bottleneck_size=bottleneck_size, **self.label_settings()))
+    def build_label_scorer(self, in_features: int, bottleneck_size: int | None = None, **settings: Any) -> None:
+        """Add a linear label head, with further settings of `LabelHead`, and CorNet where the config asks for it."""
+        settings = {"bottleneck_size": bottleneck_size, **self.label_settings(), **settings}
+        self.use_label_head(LabelHead(in_features, **settings))
 
     def label_settings(self) -> dict[str, Any]:
         """What the config says to every kind of label head."""
@@ -266,10 +268,18 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     def follow_labels(self, kept_ids: Tensor) -> None:
         """Change what else a family holds for each label; ``kept_ids`` has the old id of every new label, -1 for a new one."""
 
+    def _initialize_weights(self, module: nn.Module, *is_custom_code: bool) -> None:
+        # Of custom code the library leaves out modules whose own parameters are all loaded, and so those that have none, such as a
+        # label head or a CorNet block: their layers would start by the family's rule for its encoder. It does so because custom
+        # code may overwrite what was loaded. This code does not: it starts weights by the functions of transformers.initialization.
+        super()._initialize_weights(module)
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (BaseLabelHead, CorNetBlock)):
             module.reset_parameters()
+        elif module is self and self.label_thresholds is not None:
+            init.constant_(self.label_thresholds, self.config.decision_threshold)
         else:
             super()._init_weights(module)
 
