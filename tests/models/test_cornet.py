@@ -62,7 +62,31 @@ def test_labels_that_stay_keep_their_column_of_the_context_and_their_row_of_the_
         assert torch.equal(block.to_context.bias, before[f"blocks.{index}.to_context.bias"])
         assert torch.equal(block.to_labels.weight[[0, 2]], to_labels[[2, 0]])
         assert torch.equal(block.to_labels.bias[[0, 2]], before[f"blocks.{index}.to_labels.bias"][[2, 0]])
+        assert not block.to_context.weight[:, [1, 3]].any() and not block.to_labels.weight[[1, 3]].any()
     assert cornet(torch.randn(1, 4)).shape == (1, 4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_new_labels_leave_the_logits_of_known_ones_and_their_own_as_they_are(activation):
+    cornet, logits = CorNet(num_labels=3, context_size=2, num_blocks=3, activation=activation), torch.randn(4, 3)
+    expected = torch.cat([cornet(logits), torch.full((4, 1), 2.5)], dim=1)
+    cornet.resize_labels(torch.tensor([0, 1, 2, -1]))
+    torch.testing.assert_close(cornet(torch.nn.functional.pad(logits, (0, 1), value=2.5)), expected)
+
+
+def test_new_labels_learn_what_others_say_of_them_and_they_of_others():
+    cornet = CorNet(num_labels=3, context_size=2, num_blocks=2)
+    cornet.resize_labels(torch.tensor([0, 1, 2, -1]))
+    cornet(torch.randn(5, 4)).square().sum().backward()
+    for block in cornet.blocks:
+        assert block.to_context.weight.grad[:, 3].all() and block.to_labels.weight.grad[3].all()
+
+
+def test_without_a_label_that_stays_cornet_starts_anew():
+    cornet = CorNet(num_labels=3, context_size=2)
+    cornet.resize_labels(torch.tensor([-1, -1]))
+    assert all(parameter.all() for parameter in cornet.parameters())
 
 
 # ---- shortlists ------------------------------------------------------------------------------------------------------------

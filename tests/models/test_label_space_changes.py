@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hf_xmtc import LabelNames
-from models.families import NUM_LABELS, SHORT, make_batch, overwrite_parameters
+from models.families import LONG, NUM_LABELS, SHORT, make_batch, overwrite_parameters
 
 
 def label_parameters(model) -> list[str]:
@@ -40,6 +40,27 @@ def test_labels_with_known_names_keep_their_weights_wherever_they_move(family, t
     loaded = type(model).from_pretrained(tmp_path)
     assert loaded.config.label_names == LabelNames(["new", "e", "b", "a", "other", "more"])
     torch.testing.assert_close(loaded(**batch).logits, model(**batch).logits, rtol=2e-6, atol=2e-6)
+
+
+@torch.no_grad()
+def test_ac47_new_labels_move_no_known_logit_and_are_not_predicted(family):
+    model = family.build(label_names=list("abcde"), cornet_num_blocks=0 if family.has_own_loss else 2)
+    for name, parameter in model.named_parameters():  # far from the start, as after training
+        if name.startswith(("label_head.output", "cornet")):
+            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    if not family.has_own_loss:
+        model.set_thresholds(torch.full((5,), 0.3))
+    batch = make_batch(model, [SHORT, LONG])
+    before = model(**batch).logits
+    model.resize_labels(["new", *"edcba", "other"])
+    after, best = model(**batch).logits, model(**batch, top_k=7)
+    if getattr(model, "label_embedding", None) is None:  # else labels are read, and each changes the states of all
+        torch.testing.assert_close(after[:, 1:6].flip(1), before, rtol=0, atol=1e-5)
+    if len(model.label_head.label_bias) == 7:  # else all labels share a bias
+        assert (after[:, [0, 6]] < -3).all()
+        assert set(best.top_labels[model.in_predicted_set(best)].tolist()) <= {1, 2, 3, 4, 5}
+    if not family.has_own_loss:
+        assert model.label_thresholds.tolist() == pytest.approx([0.5, *[0.3] * 5, 0.5])
 
 
 @pytest.mark.parametrize("num_labels", [3, 8])

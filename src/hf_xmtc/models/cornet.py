@@ -118,6 +118,9 @@ class CorNet(nn.Module):
     def resize_labels(self, kept_ids: Tensor) -> None:
         """Follow a change of the label space.
 
+        New labels are at first neither read nor corrected, so the logits of known ones stay what they were. Where there is no
+        known one, everything starts anew.
+
         Args:
             kept_ids: For each new label its old label id, or -1 for a label without a predecessor, (L_new,).
         """
@@ -127,8 +130,12 @@ class CorNet(nn.Module):
             block.to_context = nn.Linear(len(kept_ids), old_context.out_features, device=device, dtype=dtype)
             block.to_labels = nn.Linear(old_labels.in_features, len(kept_ids), device=device, dtype=dtype)
             block.reset_parameters()
+            if not bool((kept_ids >= 0).any()):
+                continue
+            with torch.no_grad():
+                for parameter in (block.to_context.weight, block.to_labels.weight, block.to_labels.bias):
+                    parameter.zero_()
+                block.to_context.bias.copy_(old_context.bias)
             keep_rows(block.to_context.weight.t(), old_context.weight.t(), kept_ids)
             keep_rows(block.to_labels.weight, old_labels.weight, kept_ids)
             keep_rows(block.to_labels.bias, old_labels.bias, kept_ids)
-            with torch.no_grad():
-                block.to_context.bias.copy_(old_context.bias)

@@ -19,6 +19,9 @@ from .label_topk import block_topk, exact_topk
 
 __all__ = ["BaseLabelHead", "loss_divisor"]
 
+# Bias of labels that are new in a trained model, where none of the known ones has a lower one: one document in 22,000.
+UNTRAINED_LOG_ODDS = -10.0
+
 
 def loss_divisor(num_documents: int, num_labels: int, reduction: str) -> int:
     """What a sum over documents and labels is divided by: ``mean`` B · L, ``sum_labels`` B, ``sum`` 1."""
@@ -106,6 +109,16 @@ class BaseLabelHead(nn.Module, ABC):
         if weights is not None:
             self.positive_weight = weights.new_zeros(len(kept_ids))
             keep_rows(self.positive_weight, weights, kept_ids)
+
+    @torch.no_grad()
+    def silence(self, new: Tensor) -> None:
+        """Give new labels, True in (L,), so low a bias that nothing predicts them before they are trained.
+
+        Heads whose labels share one bias cannot.
+        """
+        bias = self.label_bias
+        if len(bias) == len(new):
+            bias[new] = min([UNTRAINED_LOG_ODDS, *bias[~new].tolist()])
 
     def reset_parameters(self) -> None:
         """Start anew."""

@@ -224,7 +224,13 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         """Change the label space of a trained model.
 
         With names, a label that the model knew keeps everything learnt about it, wherever it moves, and its display name and
-        parents; with a count, the first labels stay. New labels start as in a new model.
+        parents; with a count, the first labels stay. New labels have the weights of a new model and are silent: their bias is
+        so low that they are not predicted before they are trained, and CorNet leaves them out, so what the model says of known
+        labels stays the same.
+
+        Two kinds of models can promise less. An encoder that reads the labels (LACO's, SeqTag's) reads the new ones too, which
+        changes the states of all. Where all labels share one bias (AttentionXML, SeqTag) a new label is not silent: it scores
+        as its random vector has it.
 
         Args:
             labels: The new labels in id order, or their number.
@@ -253,6 +259,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         self.config.refuse_without_room(count)
         kept_ids = torch.tensor(kept)
         self.label_head.resize_labels(kept_ids)
+        self.label_head.silence(kept_ids < 0)
         if self.cornet is not None:
             self.cornet.resize_labels(kept_ids)
         if self.label_thresholds is not None:
