@@ -210,3 +210,24 @@ def test_unknown_arguments_are_refused(family):
         model(**make_batch(model, [SHORT]), label=torch.tensor([[0]]))
     kinds = {parameter.kind for parameter in inspect.signature(model.forward).parameters.values()}
     assert inspect.Parameter.VAR_KEYWORD not in kinds
+
+
+# ---- the encoder -----------------------------------------------------------------------------------------------------------
+
+
+def test_ac36_the_head_alone_is_trained_when_the_encoder_is_frozen(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    for trained in (model, type(model).from_pretrained(tmp_path)):
+        encoder = trained.base_model
+        assert encoder is not trained and list(map(id, trained.get_encoder().parameters())) == list(
+            map(id, encoder.parameters())
+        )
+        for parameter in encoder.parameters():
+            parameter.requires_grad = False
+        before = {name: parameter.clone() for name, parameter in trained.named_parameters()}
+        optimizer = torch.optim.SGD(trained.parameter_groups(0.5))
+        for _ in range(2):
+            trained(**make_batch(trained, [SHORT, LONG]), labels=torch.tensor([[0], [3]]), top_k=0).loss.backward()
+            optimizer.step()
+        changed = {name for name, parameter in trained.named_parameters() if not torch.equal(parameter, before[name])}
+        assert changed == {name for name in before if name.startswith(("label_head.", "cornet."))}

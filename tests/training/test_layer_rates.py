@@ -126,3 +126,12 @@ def test_what_has_no_layers_and_factors_that_make_no_sense_are_refused(tmp_path)
         XMTCTrainingArguments(output_dir=str(tmp_path), freeze_heads=True, label_learning_rate=0.1)
     with pytest.raises(ValueError, match="with sparse_embeddings=True"):
         XMTCTrainingArguments(output_dir=str(tmp_path), layer_learning_rate_decay=0.8, sparse_embeddings=True)
+
+
+def test_ac36_a_frozen_encoder_stays_as_it_is_through_training(make_model, make_trainer):
+    model = make_model()
+    model.base_model.requires_grad_(False)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    make_trainer(model=model, max_steps=2).train()
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name]) != name.startswith(("label_head.", "cornet.")), name

@@ -27,6 +27,7 @@ class LACOForXMTC(JointModel):
     """
 
     config_class = LACOConfig
+    head_names = (*JointModel.head_names, "label_term", "pair_head", "conditional_head")
 
     def __init__(self, config: LACOConfig):
         super().__init__(config)

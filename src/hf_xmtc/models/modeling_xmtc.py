@@ -69,6 +69,26 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     # Tuned between scores that are close to each other, which half precision would not tell apart.
     _keep_in_fp32_modules_strict = {"label_thresholds"}
 
+    # Submodules that are no part of the encoder.
+    head_names: tuple[str, ...] = ("label_head", "cornet")
+
+    @property
+    def base_model(self) -> nn.Module:
+        """The encoder: what stands before the label head. Its parameters are the model's own, so that
+
+            model.base_model.requires_grad_(False)
+
+        trains the heads alone. An encoder of several modules is a `ModuleDict` of them under their names in the model. `get_encoder`
+        gives the same.
+        """
+        parts = {name: part for name, part in self.named_children() if name not in self.head_names}
+        parts = {name: part for name, part in parts.items() if any(True for _ in part.parameters())}
+        return next(iter(parts.values())) if len(parts) == 1 else nn.ModuleDict(parts)
+
+    def get_encoder(self, modality: str | None = None) -> nn.Module:
+        """`base_model`; there is one for texts alone."""
+        return self.base_model
+
     def build_label_scorer(self, in_features: int, bottleneck_size: int | None = None, **settings: Any) -> None:
         """Add a linear label head, with further settings of `LabelHead`, and CorNet where the config asks for it."""
         settings = {"bottleneck_size": bottleneck_size, **self.label_settings(), **settings}

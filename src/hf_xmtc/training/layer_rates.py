@@ -39,6 +39,8 @@ def layer_learning_rates(model: XMTCPreTrainedModel, learning_rate: float, decay
 def freeze_heads(model: XMTCPreTrainedModel) -> None:
     """Leave everything but the encoder and its label tokens as it is: label head, cross attention, auxiliary heads.
 
+    The contrary of freezing ``model.base_model`` but for cross attention and pooler, which stand before the label head and are new.
+
     Raises:
         ValueError: If the model has no encoder of transformers.
 
