@@ -67,7 +67,7 @@ def best_candidates(scores: Tensor, candidate_ids: Tensor, k: int) -> tuple[Tens
 
 
 def candidate_loss(logits: Tensor, candidate_ids: Tensor, positives: Tensor, reduction: str) -> Tensor:
-    """Binary cross-entropy of the candidates: summed and averaged over documents (``sum_labels``), or over candidates (``mean``).
+    """Binary cross-entropy of each document's candidates, their sum (``sum_labels``) or mean (``mean``), averaged over documents.
 
     Args:
         logits: (B, C).
@@ -78,7 +78,10 @@ def candidate_loss(logits: Tensor, candidate_ids: Tensor, positives: Tensor, red
     there = candidate_ids >= 0
     target = _is_among(candidate_ids, positives).to(logits.dtype)
     losses = nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none") * there
-    return losses.sum() / (there.sum() if reduction == "mean" else torch.tensor(len(logits))).clamp(min=1)
+    losses = losses.sum(dim=1)  # (B,)
+    if reduction == "mean":
+        losses = losses / there.sum(dim=1).clamp(min=1)
+    return losses.sum() / max(1, len(losses))
 
 
 def places_among(candidate_ids: Tensor, positives: Tensor) -> Tensor:

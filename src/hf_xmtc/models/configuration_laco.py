@@ -32,8 +32,10 @@ class LACOConfig(JointConfig):
         generator_share: Share of the generator's votes in a candidate's score, where they are given, see `log_scores`; 0 for none.
             With a share scores are for ranking, and predicted sets need a threshold that was tuned on them.
         auxiliary_task: ``none``, ``plcp``, ``clcp`` or ``both``; learnt beside the labels in training, never run in prediction.
-        plcp_weight: Weight of the pairs' loss, a mean over pairs. 2 stands for the code's 1 on its two units.
-        clcp_weight: Weight of the conditional loss, a mean over remaining labels. 10 stands for the code's 5 on two units.
+        plcp_weight: Weight of the pairs' loss, a mean over each document's pairs and then over documents. 2 stands for the code's 1 on
+            its two units.
+        clcp_weight: Weight of the conditional loss, a mean over each document's remaining labels and then over documents. 10 stands
+            for the code's 5 on two units.
         auxiliary_alpha: α: share of PLCP where both tasks are learnt, the rest being CLCP's.
         literal_equation_7: L_mlc + α L_plcp + (1 - α) L_clcp with the sum of equation 6, in the place of the weights above.
         auxiliary_units: Output units of the auxiliary heads: 1, or the code's 2.

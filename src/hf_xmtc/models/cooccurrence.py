@@ -56,18 +56,22 @@ class ConditionalHead(nn.Module):
 
 
 def plcp_loss(logits: Tensor, pairs: LabelPairs) -> Tensor:
-    """Equation 5 for logits (B, M, units), as the mean over the batch's pairs; 0 without any.
+    """Equation 5 for logits (B, M, units): of each document the mean over its pairs, 0 without any, averaged over all documents.
 
-    With two units it is the sum over both, which is twice as large for opposite logits.
+    A batch in parts, as when gradients are accumulated, therefore gives the same as the whole. Documents without pairs weaken the
+    task by their share; the authors' code has none, because it cannot read a document with one label. With two units the loss is the
+    sum over both, which is twice as large for opposite logits.
     """
-    losses = _entropy(logits, pairs.related)
-    return (losses * pairs.valid).sum() / pairs.valid.sum().clamp(min=1)
+    losses = (_entropy(logits, pairs.related) * pairs.valid).sum(dim=1) / pairs.valid.sum(dim=1).clamp(min=1)
+    return losses.sum() / max(1, len(losses))
 
 
 def clcp_loss(
     logits: Tensor, positive: Tensor, given: Tensor, reduction: str = "mean", is_label: Tensor | None = None
 ) -> Tensor:
-    """Equation 6: binary cross-entropy of the labels that are not given, averaged over documents with given labels.
+    """Equation 6: binary cross-entropy of the labels that are not given, averaged over all documents.
+
+    A document without labels is asked nothing and adds 0, so that a batch in parts gives the same as the whole.
 
     Args:
         logits: (B, L, units).
@@ -80,10 +84,9 @@ def clcp_loss(
     asked = asked if is_label is None else asked & is_label
     # What is not asked for is taken out before the sum, because its logits may be anything.
     losses = _entropy(logits, positive).masked_fill(~asked, 0.0).sum(dim=1)
-    remaining = asked.sum(dim=1)
     if reduction == "mean":
-        losses = losses / remaining.clamp(min=1)
-    return losses.sum() / (remaining > 0).sum().clamp(min=1)
+        losses = losses / asked.sum(dim=1).clamp(min=1)
+    return losses.sum() / max(1, len(losses))
 
 
 def _entropy(logits: Tensor, target: Tensor) -> Tensor:
