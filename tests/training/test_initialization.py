@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC
+from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC, LACOConfig, LACOForXMTC
 from hf_xmtc.data import label_counts
 from hf_xmtc.metrics import inverse_propensity
 from hf_xmtc.training import initialization, initialize_label_bias, initialize_label_weights
@@ -23,6 +23,38 @@ def test_a_bias_that_all_labels_share_starts_at_their_mean_frequency():
     model = AttentionXMLForXMTC(AttentionXMLConfig(**sizes))
     initialize_label_bias(model, np.array([0, 50, 99]), num_documents=99)
     assert model.label_head.bias.sigmoid().tolist() == pytest.approx([0.005, 0.505, 0.995])
+
+
+def laco(**settings) -> LACOForXMTC:
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1, "vocab_size": 20}
+    fixed = {"num_labels": 20, "backbone_config": {"model_type": "bert", **sizes}, "sep_token_id": 3}
+    return LACOForXMTC(LACOConfig(**{**fixed, **settings}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "remaining", "asked"),
+    [
+        ({"clcp_given": "one"}, 3, 19),
+        ({"clcp_given": "uniform"}, 2, 18),  # 1, 2 or 3 of 4 labels
+        ({"clcp_given": "bernoulli", "clcp_given_probability": 0.25}, 3, 19),
+        ({"num_candidates": 10}, 3, 9),
+    ],
+)
+def test_auxiliary_heads_start_at_how_often_their_answer_is_yes(settings, remaining, asked):
+    model = laco(auxiliary_task="both", **settings)
+    initialize_label_bias(model, np.full(20, 200), num_documents=1000)  # 4 labels a document
+    assert model.pair_head.output.bias.sigmoid().item() == pytest.approx(1 / 3)
+    assert model.conditional_head.output.bias.sigmoid().item() == pytest.approx(remaining / asked, rel=1e-2)
+
+
+def test_auxiliary_heads_of_the_authors_start_as_theirs_and_few_labels_are_no_trouble():
+    model = laco(auxiliary_task="both", auxiliary_units=2)
+    initialize_label_bias(model, np.full(20, 200), num_documents=1000)
+    assert not model.pair_head.output.bias.any() and not model.conditional_head.output.bias.any()
+    for count, settings in ((1, {"num_labels": 1}), (1, {}), (90, {"num_candidates": 5})):
+        model = laco(auxiliary_task="clcp", **settings)
+        initialize_label_bias(model, np.full(model.config.num_labels, count), num_documents=100)
+        assert model.conditional_head.output.bias.isfinite()
 
 
 def test_counts_of_another_label_set_are_refused(make_model):

@@ -1,5 +1,7 @@
 """What a new model can be told by the training data before its first step."""
 
+import math
+
 import numpy as np
 import torch
 from transformers.utils import logging
@@ -17,7 +19,8 @@ def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, 
     """Start every label's bias at the log-odds of its training frequency.
 
     With many labels, nearly all of them wrong, the first steps of training otherwise learn only that labels are rare. A model whose
-    labels share one bias (AttentionXML without ``label_bias``) starts it at the log-odds of a label's mean frequency.
+    labels share one bias (AttentionXML without ``label_bias``) starts it at the log-odds of a label's mean frequency. LACO's auxiliary
+    heads start at how often their answer is yes, unless they are the authors' of two units.
 
     Args:
         model: A new model.
@@ -35,6 +38,7 @@ def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, 
     prior = (np.asarray(label_counts, dtype=np.float64) + 0.5) / (num_documents + 1.0)
     prior = prior.mean(keepdims=True) if len(head.label_bias) < len(prior[head.own_labels]) else prior[head.own_labels]
     head.label_bias.copy_(torch.from_numpy(np.log(prior / (1 - prior))))
+    _initialize_auxiliary_bias(model, float(np.sum(label_counts)) / max(1, num_documents), num_documents)
 
 
 @torch.no_grad()
@@ -97,6 +101,24 @@ def set_missing_label_weights(model: XMTCPreTrainedModel, weight_of_label: np.nd
             "The model keeps the label weights of its loss, which are not those of these data. Call initialize_label_weights of "
             "hf_xmtc.training to replace them."
         )
+
+
+def _initialize_auxiliary_bias(model: XMTCPreTrainedModel, labels_per_document: float, num_documents: int) -> None:
+    """Start PLCP's and CLCP's single unit at the log-odds of a yes; `torch.no_grad` is the caller's."""
+    pairs, conditions = getattr(model, "pair_head", None), getattr(model, "conditional_head", None)
+    if pairs is not None and model.config.auxiliary_units == 1:
+        pairs.output.bias.fill_(math.log(1 / 2))  # a related pair for every two unrelated ones
+    if conditions is not None and model.config.auxiliary_units == 1:
+        config, most = model.config, max(1.0, labels_per_document - 1)
+        given = {
+            "one": 1.0,
+            "uniform": (1 + most) / 2,
+            "bernoulli": min(max(1.0, config.clcp_given_probability * labels_per_document), most),
+        }[config.clcp_given]
+        asked = max(0.0, config.num_read_labels - given)
+        remaining = min(max(0.0, labels_per_document - given), asked)  # candidates may be fewer than a document's labels
+        prior = (remaining * num_documents + 0.5) / (asked * num_documents + 1.0)
+        conditions.output.bias.fill_(math.log(prior / (1 - prior)))
 
 
 def _refuse_other_counts(model: XMTCPreTrainedModel, label_counts: np.ndarray) -> None:
