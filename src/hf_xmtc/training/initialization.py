@@ -19,11 +19,10 @@ def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, 
     """Start every label's bias at the log-odds of its training frequency.
 
     With many labels, nearly all of them wrong, the first steps of training otherwise learn only that labels are rare. A model whose
-    labels share one bias (AttentionXML without ``label_bias``) starts it at the log-odds of a label's mean frequency. LACO's auxiliary
-    heads start at how often their answer is yes, unless they are the authors' of two units.
+    labels share one bias (AttentionXML without ``label_bias``) starts it at the log-odds of a label's mean frequency.
 
     Args:
-        model: A new model.
+        model: A new model. LACO's auxiliary heads start at how often their answer is yes, unless they are the authors' of two units.
         label_counts: Training documents of each label, (L,).
         num_documents: Training documents N.
 
