@@ -12,6 +12,7 @@ def label_parameters(model) -> list[str]:
     cornet = [f"cornet.blocks.{index}" for index in range(model.config.cornet_num_blocks)]
     of_head = {"attentionxml": ["label_head.attention.weight", "label_head.bias"], "seqtag": []}
     names = of_head.get(model.config.model_type, ["label_head.output.weight", "label_head.output.bias"])
+    names = [name for name in names if name in dict(model.named_parameters())]
     names += ["label_embedding.weight"] if getattr(model, "label_embedding", None) is not None else []
     names += [f"{block}.{part}" for block in cornet for part in ("to_context.weight", "to_labels.weight", "to_labels.bias")]
     return names

@@ -249,8 +249,8 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         labels stays the same.
 
         Two kinds of models can promise less. An encoder that reads the labels (LACO's, SeqTag's) reads the new ones too, which
-        changes the states of all. Where all labels share one bias (AttentionXML, SeqTag) a new label is not silent: it scores
-        as its random vector has it.
+        changes the states of all. Where all labels share one bias (SeqTag, AttentionXML without one per label) a new label is
+        not silent: it scores as its random vector has it.
 
         Args:
             labels: The new labels in id order, or their number.
