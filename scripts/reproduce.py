@@ -30,7 +30,7 @@ from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE, RECIPE_FILE
 from hf_xmtc.commands.processes import usable_cores
 from hf_xmtc.commands.recipe import SAID_ELSEWHERE, DataArguments, ModelArguments
-from hf_xmtc.data import label_counts
+from hf_xmtc.data import label_counts, sample_documents
 from hf_xmtc.metrics import inverse_propensity, num_distinct_sets, propensity_report
 from laco_comparison import write_laco_comparison
 from pair_gains import DataSetResults
@@ -287,9 +287,10 @@ def _authors_psndcg(predictions: Path, data: DatasetDict, recipe: dict[str, Any]
     top_labels, gold = found["label_ids"].to_pylist(), list(data["test"].select(found["row"].to_pylist())["labels"])
     # Labels that training never saw have larger ids, and weights too.
     num_labels = 1 + max(max(labels, default=0) for labels in [*data["train"]["labels"], *gold])
-    counts = label_counts(data["train"], num_labels)
+    train = sample_documents(data["train"], recipe.get("max_train_documents"))
+    counts = label_counts(train, num_labels)
     constants = {name: recipe.get(f"propensity_{name}", DEFAULTS[f"propensity_{name}"]) for name in ("a", "b")}
-    weights = inverse_propensity(counts, len(data["train"]), **constants)
+    weights = inverse_propensity(counts, len(train), **constants)
     report = propensity_report(top_labels, gold, weights, ks=(1, 3, 5), psndcg_variant="corpus")
     return {name: value for name, value in report.items() if name.startswith("PSnDCG")}
 

@@ -67,7 +67,9 @@ def _notes_on_data(rows: Sequence["RowResults"]) -> list[str]:
     runs, notes = [run for row in rows for run in row.runs], []
     for setting, documents in DOCUMENT_LIMITS.items():
         if any(run["recipe"].get(setting) for run in runs):
-            notes.append(f"Of {documents} the first {_by_value(rows, setting)} are used.")
+            sampled = all("document_sample" in run["recipe"] for run in runs if run["recipe"].get(setting))
+            first, how = ("", ", a sample by a hash of the texts,") if sampled else ("the first ", "")
+            notes.append(f"Of {documents} {first}{_by_value(rows, setting)}{how} are used.")
     if any("micro_f1" in run["metrics"][SPLIT] for run in runs):
         gold = runs[0]["dataset"].get("num_distinct_sets")
         limits = {_limit(run["recipe"]) for run in runs}

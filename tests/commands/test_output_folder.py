@@ -84,6 +84,7 @@ def test_predictions_hold_ids_labels_scores_and_gold_row_by_row(folder):
     folder.path.mkdir()
     path = folder.write_predictions(
         "test",
+        rows=np.array([3, 5, 8]),
         top_labels=np.array([[2, 0], [1, 2], [0, 1]]),
         top_scores=np.array([[0.9, 0.5], [0.8, 0.1], [0.7, 0.2]], dtype=np.float32),
         gold=np.array([[0, 3], [-100, -100], [2, -100]]),
@@ -91,7 +92,7 @@ def test_predictions_hold_ids_labels_scores_and_gold_row_by_row(folder):
         unseen=["dates"],
     )
     rows = pq.read_table(path).to_pylist()
-    assert [row["row"] for row in rows] == [0, 1, 2]
+    assert [row["row"] for row in rows] == [3, 5, 8]
     assert [row["label_ids"] for row in rows] == [[2, 0], [1, 2], [0, 1]]
     assert [row["labels"] for row in rows] == [["cheese", "apple"], ["bread", "cheese"], ["apple", "bread"]]
     assert [row["gold"] for row in rows] == [["apple", "dates"], [], ["cheese"]]

@@ -322,5 +322,13 @@ def test_a_file_named_after_the_script_changes_nothing(tmp_path, monkeypatch):
 
 def test_the_recipe_json_of_a_model_folder_is_a_recipe(tmp_path):
     recorded = {**parse_recipe(["--learning_rate", "0.01"]).to_dict(), "dataset_fingerprint": "ab", "processes": 1}
+    recorded["document_sample"] = "text_hash"
     (tmp_path / "recipe.json").write_text(json.dumps(recorded))
     assert parse_recipe(["--config", str(tmp_path / "recipe.json")]).training.learning_rate == 0.01
+
+
+@pytest.mark.parametrize("name", ["max_train_documents", "max_validation_documents", "max_eval_documents"])
+@pytest.mark.parametrize("limit", ["0", "-5"])
+def test_limits_that_leave_no_document_are_refused(name, limit):
+    with pytest.raises(ValueError, match=f"{name}={limit}, but .* at least 1 document. Leave it out to take all"):
+        parse_recipe([f"--{name}", limit])

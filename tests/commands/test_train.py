@@ -268,9 +268,31 @@ def test_labels_that_only_the_test_split_has_keep_their_names_in_the_predictions
     assert json.loads((tmp_path / "run" / "config.json").read_text())["num_labels"] == 6
 
 
-def test_only_the_first_documents_are_used_where_asked_for(train, unchecked, tmp_path):
-    told = train(tmp_path / "run", max_steps=1, max_train_documents=10, max_eval_documents=3)
-    assert "train: 10 documents" in told and "test: 3 documents" in told
-    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["num_documents"] == 3
-    told = train(tmp_path / "other", max_steps=1, max_validation_documents=3)
-    assert "validation: 3 documents" in told and "test: 7 documents" in told
+def test_limits_on_documents_take_a_sample_of_sorted_data(train, unchecked, tmp_path):
+    """Its second half has words and labels that the first half lacks; predictions name the rows of the data, not of the sample."""
+    folder = tmp_path / "data"
+    halves = [
+        [(f"{chr(97 + number)} {word}", [label]) for number in range(20)]
+        for label, word in (("old", "bread"), ("new", "song"))
+    ]
+    for split in ("train", "validation", "test"):
+        write_split(folder, split, halves[0] + halves[1])
+    told = train(tmp_path / "run", dataset=folder, max_steps=1, max_train_documents=20, max_eval_documents=10, seed=3)
+    assert "train: 20 of 40 documents, a sample by a hash of their texts." in told
+    assert "validation: 10 of 40 documents, a sample" in told and "test: 10 of 40 documents, a sample" in told
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["num_documents"] == 10
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["document_sample"] == "text_hash"
+    assert (
+        "At most 20 of its training documents were used, a sample by a hash of their texts."
+        in (tmp_path / "run" / "README.md").read_text()
+    )
+    rows = pq.read_table(tmp_path / "run" / "predictions" / "test.parquet").to_pylist()
+    given = load_xmtc_dataset(folder)["test"].select([row["row"] for row in rows])["labels"][:]
+    names = json.loads((tmp_path / "run" / "labels.json").read_text())
+    assert [[names[label_id] for label_id in labels] for labels in given] == [row["gold"] for row in rows]
+    assert {row["gold"][0] for row in rows} == {"old", "new"} and [row["row"] for row in rows] != list(range(10))
+
+    told = train(tmp_path / "other", dataset=folder, max_steps=1, max_validation_documents=3)
+    assert "validation: 3 of 40 documents" in told and "test: 40 documents" in told
+    other = json.loads((tmp_path / "other" / "recipe.json").read_text())
+    assert other["document_sample"] == "text_hash" and other["max_eval_documents"] is None

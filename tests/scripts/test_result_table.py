@@ -152,6 +152,18 @@ def test_how_far_gradients_are_apart_is_said_where_a_run_has_measured_it():
     assert "apart" not in markdown("T", [row("b", [result(1, 0.5)])])
 
 
+@pytest.mark.parametrize(
+    ("recorded", "note"),
+    [
+        ({}, "Of the training documents the first 300 are used."),  # of runs before there were samples
+        ({"document_sample": "text_hash"}, "Of the training documents 300, a sample by a hash of the texts, are used."),
+    ],
+)
+def test_how_documents_were_chosen_is_said(recorded, note):
+    limited = {**result(1, 0.5), "recipe": {"max_train_documents": 300, **recorded}}
+    assert note in markdown("T", [row("a", [limited])])
+
+
 def test_a_table_of_sets_has_its_metrics_and_the_lowest_hamming_loss_is_bold(tmp_path):
     def run(micro: float, hamming: float, kl: float, sets: int) -> dict:
         found = result(1, 0.5)

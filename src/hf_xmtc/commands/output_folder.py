@@ -97,6 +97,7 @@ class OutputFolder:
     def write_predictions(
         self,
         split: str,
+        rows: np.ndarray,
         top_labels: np.ndarray,
         top_scores: np.ndarray,
         gold: np.ndarray,
@@ -107,6 +108,7 @@ class OutputFolder:
 
         Args:
             split: Name of the split.
+            rows: Place of each document in the split, (N,).
             top_labels: Label ids, best first, (N, K).
             top_scores: Their scores, (N, K).
             gold: The documents' own label ids, (N, P), padded with -100.
@@ -117,7 +119,7 @@ class OutputFolder:
         given = gold >= 0
         ends = np.arange(0, top_labels.size + 1, top_labels.shape[1])
         columns = {
-            "row": pa.array(np.arange(len(top_labels), dtype=np.int64)),
+            "row": pa.array(rows, pa.int64()),
             "label_ids": _lists(top_labels.ravel(), ends, pa.int32()),
             "labels": _lists(labels[top_labels.ravel()], ends, pa.string()),
             "scores": _lists(top_scores.ravel(), ends, pa.float32()),

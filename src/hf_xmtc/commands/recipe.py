@@ -67,6 +67,7 @@ RECORDED = (
     "dataset_license",
     "dataset_name",
     "dataset_repo_id",
+    "document_sample",
     "processes",
     "validation_carved",
 )
@@ -211,14 +212,30 @@ class DataArguments:
     word_vectors: str | None = field(
         default=None, metadata={"help": "GloVe or word2vec text file (.gz too) to start the word embeddings from."}
     )
-    max_train_documents: int | None = field(default=None, metadata={"help": "Train on the first N documents only."})
+    max_train_documents: int | None = field(
+        default=None, metadata={"help": "Train on N documents only, a sample by a hash of their texts."}
+    )
     max_eval_documents: int | None = field(
-        default=None, metadata={"help": "Evaluate on the first N documents of each split only."}
+        default=None, metadata={"help": "Evaluate on N documents of each split only, sampled in the same way."}
     )
     max_validation_documents: int | None = field(
-        default=None,
-        metadata={"help": "Validate on the first N documents only, and test on all (default: max_eval_documents)."},
+        default=None, metadata={"help": "Validate on N documents only, and test on all (default: max_eval_documents)."}
     )
+
+    def __post_init__(self):
+        for name in ("max_train_documents", "max_eval_documents", "max_validation_documents"):
+            if (limit := getattr(self, name)) is not None and limit < 1:
+                raise ValueError(f"{name}={limit}, but a split needs at least 1 document. Leave it out to take all.")
+
+    @property
+    def document_limits(self) -> dict[str, int]:
+        """Documents of each split that is limited."""
+        limits = {
+            "train": self.max_train_documents,
+            "validation": self.max_validation_documents or self.max_eval_documents,
+            "test": self.max_eval_documents,
+        }
+        return {split: limit for split, limit in limits.items() if limit is not None}
 
     @property
     def dataset_repo_id(self) -> str | None:
@@ -252,6 +269,8 @@ class Recipe:
         settings = {**dataclasses.asdict(self.model), **dataclasses.asdict(self.data)}
         if not self.model.reads_cls_tokens:
             del settings["num_cls_tokens"]
+        if self.data.document_limits:
+            settings["document_sample"] = "text_hash"
         for key, value in settings.items():
             if isinstance(value, str) and os.path.exists(value):
                 settings[key] = os.path.basename(os.path.abspath(value))

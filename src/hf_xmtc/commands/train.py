@@ -43,6 +43,7 @@ from hf_xmtc.training.option_refusals import refuse_unusable_with_model
 
 from .advice import advice_on
 from .closing_words import closing_words, words_on_thresholds
+from .document_limits import limit_documents, rows_in_data
 from .families import family_named
 from .output_folder import OutputFolder
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
@@ -174,7 +175,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
     if args.should_save:
         if generator is not None:
             generator.save_pretrained(folder.path)
-        _write_folder(folder, trainer, metrics, predictions, info, recipe)
+        _write_folder(folder, trainer, metrics, predictions, data, info, recipe)
         check_folder(folder.path, checked, data, info, as_candidates=generator is not None)
         folder.finish(metrics)
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
@@ -245,14 +246,8 @@ def _load_data(recipe: Recipe) -> DatasetDict:
         label_column=chosen.label_column,
         revision=chosen.dataset_revision,
     )
-    limits = {
-        "train": chosen.max_train_documents,
-        "validation": chosen.max_validation_documents or chosen.max_eval_documents,
-        "test": chosen.max_eval_documents,
-    }
-    for split, limit in limits.items():
-        if limit is not None and split in data:
-            data[split] = data[split].select(range(min(limit, len(data[split]))))
+    for sentence in limit_documents(data, chosen.document_limits):
+        say(recipe.training, sentence)
     return data
 
 
@@ -376,11 +371,18 @@ def _train_and_measure(trainer: XMTCTrainer, checkpoint: str | None) -> dict[str
 
 
 def _write_folder(
-    folder: OutputFolder, trainer: XMTCTrainer, metrics: dict, predictions: dict, info: LabelInfo, recipe: Recipe
+    folder: OutputFolder,
+    trainer: XMTCTrainer,
+    metrics: dict,
+    predictions: dict,
+    data: DatasetDict,
+    info: LabelInfo,
+    recipe: Recipe,
 ) -> None:
     for split, output in predictions.items():
         top_scores, top_labels = (array[:, : trainer.args.eval_top_k] for array in output.predictions[:2])
-        folder.write_predictions(split, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
+        rows = rows_in_data(data[split])
+        folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
     title = f"{recipe.model.model_family} on {info.source}"
     plot_training_curve(trainer.state.log_history, folder.path / "training_curve.png", title)
     (folder.path / "training_log.json").write_text(json.dumps(trainer.state.log_history, indent=1) + "\n", encoding="utf-8")

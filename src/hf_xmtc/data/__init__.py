@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .collator import XMTCDataCollator
+    from .document_sample import sample_documents
     from .label_info import LabelInfo, label_info_of
     from .loader import load_xmtc_dataset
     from .statistics import dataset_statistics, label_counts, labels_per_document, summarize_statistics
@@ -21,6 +22,7 @@ __all__ = [
     "label_info_of",
     "labels_per_document",
     "load_xmtc_dataset",
+    "sample_documents",
     "summarize_statistics",
     "tokenize_dataset",
 ]
@@ -33,6 +35,7 @@ _MODULES = {
     "label_info_of": "label_info",
     "labels_per_document": "statistics",
     "load_xmtc_dataset": "loader",
+    "sample_documents": "document_sample",
     "summarize_statistics": "statistics",
     "tokenize_dataset": "tokenize",
 }

@@ -1,6 +1,5 @@
 """From a source to encoded splits on disk: label ids, the carved validation split, Arrow files and the side file."""
 
-import hashlib
 import math
 import warnings
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from datasets import Features, List, Value
 
+from .document_sample import text_hashes
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
@@ -216,12 +216,7 @@ def _carve_validation(splits: dict[str, _Split], settings: LoaderSettings) -> bo
     if "validation" in splits or "train" not in splits or settings.validation_fraction == 0:
         return False
     train = splits["train"]
-    digests = (
-        hashlib.blake2b(text.encode(), digest_size=8).digest()
-        for texts in train.texts(settings.text_column)
-        for text in texts.to_pylist()
-    )
-    hashes = np.fromiter((int.from_bytes(digest, "big") for digest in digests), dtype=np.uint64)
+    hashes = text_hashes(text for texts in train.texts(settings.text_column) for text in texts.to_pylist())
     held_out = hashes < np.uint64(math.floor(settings.validation_fraction * 2**64))
     if not held_out.any():
         # A handful of documents: one text is held out, so that there is something to validate on.

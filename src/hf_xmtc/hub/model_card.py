@@ -263,6 +263,8 @@ def _data(name: str, description: str | None, license: str | None, repo_id: str 
         sentences.append(
             f"This data set has no validation split; a part of its training split{share}, chosen by a hash of the text, was held out as one."
         )
+    if (limit := recipe.get("max_train_documents")) and recipe.get("document_sample"):
+        sentences.append(f"At most {limit:,} of its training documents were used, a sample by a hash of their texts.")
     return " ".join(sentences)
 
 
