@@ -13,6 +13,7 @@ from .models.configuration_seqtag import SeqTagConfig
 from .models.configuration_xmlcnn import XMLCNNConfig
 from .models.configuration_xmlrnn import XMLRNNConfig
 from .models.label_names import LabelNames
+from .models.label_positives import multi_hot_targets
 from .models.modeling_attentionxml import AttentionXMLForXMTC
 from .models.modeling_bertxml import BertXMLForXMTC
 from .models.modeling_laco import LACOForXMTC
@@ -62,6 +63,7 @@ __all__ = [
     "add_cls_tokens",
     "label_info_of",
     "load_xmtc_dataset",
+    "multi_hot_targets",
     "tokenize_dataset",
     "train_word_tokenizer",
 ]

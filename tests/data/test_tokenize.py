@@ -56,3 +56,11 @@ def test_lengths_that_cannot_work_are_refused(dataset, tokenizer):
         tokenize_dataset(dataset, tokenizer, max_length=2)
     with pytest.raises(ValueError, match="max_length=64 exceeds the limit of 32 tokens"):
         tokenize_dataset(dataset, tokenizer, max_length=64)
+
+
+def test_ac38_no_documents_are_tokenized_into_none(tokenizer):
+    documents = datasets.Dataset.from_dict({"text": ["a b"], "labels": [[1, 2]]}, split="test")
+    tokenized, num_cut = tokenize_dataset(documents, tokenizer, 8)
+    nothing, none_cut = tokenize_dataset(documents.select([]), tokenizer, 8)
+    assert len(nothing) == 0 and nothing.features == tokenized.features
+    assert num_cut == none_cut == {"test": 0}

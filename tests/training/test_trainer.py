@@ -13,6 +13,7 @@ from transformers import TrainerCallback
 
 from hf_xmtc import XMTCDataCollator, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.data import tokenize_dataset
+from hf_xmtc.training.trainer_inputs import tokenized
 
 
 def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -72,7 +73,7 @@ def test_ac20_training_without_the_label_column_is_refused_and_prediction_works(
     assert not any("P@1" in name for name in output.metrics)
     np.testing.assert_array_equal(output.predictions[1], trainer.predict(corpus["test"]).predictions[1])
     with pytest.raises(ValueError, match=r"The batch holds \['attention_mask', 'input_ids'\] and no 'labels'"):
-        trainer.compute_loss(trainer.model, trainer.data_collator([trainer._tokenized(unlabelled)[0]]))
+        trainer.compute_loss(trainer.model, trainer.data_collator([tokenized(trainer, unlabelled)[0]]))
 
 
 def test_texts_are_tokenized_as_tokenize_dataset_does(corpus, tokenizer, make_trainer):
@@ -200,7 +201,7 @@ def test_predictions_come_in_data_order(corpus, tokenizer, make_trainer):
 
 def test_other_data_sets_are_predicted_in_order_too(make_trainer, corpus):
     trainer = make_trainer()
-    rows = [dict(row) for row in trainer._tokenized(corpus["test"])]
+    rows = [dict(row) for row in tokenized(trainer, corpus["test"])]
     np.testing.assert_array_equal(trainer.predict(rows).predictions[1], trainer.predict(corpus["test"]).predictions[1])
 
 

@@ -60,6 +60,9 @@ def _tokenize_split(
     features = {"input_ids": List(Value("int32")), "is_cut": Value("bool")}
     if "labels" in dataset.column_names:
         features["labels"] = dataset.features["labels"]
+    if not len(dataset):  # of nothing `map` makes no columns
+        del features["is_cut"]
+        return Dataset.from_dict({name: [] for name in features}, Features(features), split=dataset.split), 0
     tokenized = dataset.map(
         _tokenize_batch,
         batched=True,

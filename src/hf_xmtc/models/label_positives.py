@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["IGNORE_ID", "BatchPositives", "PositivesInBlock", "mark_positives", "positive_ids"]
+__all__ = ["IGNORE_ID", "BatchPositives", "PositivesInBlock", "mark_positives", "multi_hot_targets", "positive_ids"]
 
 IGNORE_ID = -100
 
@@ -101,3 +101,19 @@ def mark_positives(ids: Tensor, num_labels: int) -> Tensor:
     """Marks (B, L) of distinct label ids (B, P) that are padded with -100."""
     marks = torch.zeros(len(ids), num_labels + 1, dtype=torch.bool, device=ids.device)
     return marks.scatter(1, ids.masked_fill(ids < 0, num_labels), True)[:, :num_labels]
+
+
+def multi_hot_targets(labels: Tensor, num_labels: int) -> Tensor:
+    """Targets for a loss of one's own, such as `torch.nn.BCEWithLogitsLoss`; the models' own losses do without this matrix.
+
+    Args:
+        labels: Integer label ids, (B, P), padded with -100; or a multi-hot matrix already.
+        num_labels: Number of labels L.
+
+    Returns:
+        Float zeros and ones, (B, L).
+
+    Raises:
+        ValueError: As `positive_ids`.
+    """
+    return mark_positives(positive_ids(labels, num_labels), num_labels).float()

@@ -1,5 +1,6 @@
 """`XMTCTrainer`: transformers' Trainer with ranking metrics, weight averaging and bounded memory in evaluation."""
 
+import contextlib
 import json
 import os
 from typing import Any
@@ -11,15 +12,14 @@ from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer, TrainerCallback
 from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
-from hf_xmtc.data import XMTCDataCollator, tokenize_dataset
+from hf_xmtc.data import XMTCDataCollator
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments, public_arguments
 from .candidates import CANDIDATES, with_training_candidates
-from .document_seeds import SEEDS, with_document_seeds
+from .document_seeds import SEEDS
 from .evaluation import Evaluation, tuned_thresholds
 from .gradient_clipping import AdaptiveGradientClipping, clip_sparse_and_dense
-from .initialization import set_missing_label_weights
 from .label_sharding import (
     clip_sharded,
     gathered_weights,
@@ -28,7 +28,6 @@ from .label_sharding import (
     save_optimizer_part,
     spread_labels,
 )
-from .layer_rates import freeze_heads
 from .length_bucketing import LengthBucketedSampler, document_lengths
 from .optimizer_options import build_optimizer, prepared_for_training
 from .option_refusals import (
@@ -38,6 +37,8 @@ from .option_refusals import (
     refuse_replaced_optimizer,
     refuse_unusable_options,
 )
+from .own_functions import named_loss, refuse_unusable_functions
+from .trainer_inputs import every_document_in_order, refuse_if_no_batch_is_full, set_up_model, tokenized
 from .weight_averaging import WeightAveraging
 
 __all__ = ["XMTCTrainer"]
@@ -53,8 +54,20 @@ class XMTCTrainer(Trainer):
     P, nDCG and PSP at 1, 3 and 5 and R at 5, propensities counted on the training labels. Checkpoints hold
     everything a resumed run needs to equal an uninterrupted one, weight averaging and adaptive clipping included.
 
+    A ``compute_loss_func`` replaces the whole loss of the model. It gets the outputs with logits of all labels, (B, L), and the label ids
+    of each document, (B, P), padded with -100; ``num_items_in_batch`` is the number of those labels in the step. For example::
+
+        from hf_xmtc import multi_hot_targets
+        def compute_loss_func(outputs, labels, num_items_in_batch=None):
+            loss = torch.nn.BCEWithLogitsLoss(pos_weight=pos_weight)
+            return loss(outputs.logits, multi_hot_targets(labels, outputs.logits.shape[1]))
+
+    A ``compute_metrics`` gets as ``predictions`` the scores and the label ids of the best labels, each (N, K), best first, and with
+    ``set_metrics`` or ``tune_threshold`` a third array that says which are in the predicted set; ``label_ids`` are the documents' own,
+    (N, P), padded with -100. K and the order of documents are those of evaluation, not of the data.
+
     Args:
-        model: An hf_xmtc model.
+        model: An hf_xmtc model; None with ``model_init``, which makes one for each training.
         args: Training arguments.
         train_dataset: A split from `load_xmtc_dataset`, as it is or after `tokenize_dataset`; None to evaluate only.
         eval_dataset: The same for evaluation; labels that training never saw have ids ≥ num_labels.
@@ -64,14 +77,15 @@ class XMTCTrainer(Trainer):
         kwargs: Further arguments of `transformers.Trainer`.
 
     Raises:
-        ValueError: If the training data have no labels or fill no batch, a stream is not tokenized, or the tokenizer is missing
-            or not the model's.
+        ValueError: If the training data have no labels or fill no batch, there are no documents, a stream is not tokenized, the
+            tokenizer is missing or not the model's, or a function does not fit how evaluation works here.
+        TypeError: If ``args`` are not `XMTCTrainingArguments`.
     """
 
     def __init__(
         self,
-        model: XMTCPreTrainedModel,
-        args: XMTCTrainingArguments,
+        model: XMTCPreTrainedModel | None = None,
+        args: XMTCTrainingArguments | None = None,
         train_dataset: Dataset | None = None,
         eval_dataset: Dataset | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
@@ -85,16 +99,19 @@ class XMTCTrainer(Trainer):
                 f"The training data have the columns {columns} and no 'labels', so there is nothing to learn. "
                 "Load them with load_xmtc_dataset, which puts label ids there."
             )
-        num_labels = model.config.num_labels
-        if processing_class is not None:
-            model.check_tokenizer(processing_class)
-            # Labels unseen in training are kept for the metrics and taken out before the model sees them.
-            kwargs.setdefault("data_collator", XMTCDataCollator(processing_class, num_labels, keep_unseen=True))
-        elif "data_collator" not in kwargs:
+        if not isinstance(args, XMTCTrainingArguments):
+            raise TypeError(
+                f"args is a {type(args).__name__}, but XMTCTrainer needs XMTCTrainingArguments, which take all arguments of "
+                "transformers.TrainingArguments."
+            )
+        pads_itself = kwargs.get("data_collator") is None
+        if processing_class is None and pads_itself:
             raise ValueError("XMTCTrainer needs the model's tokenizer to pad batches: give it as processing_class=….")
-        if args.freeze_heads:
-            freeze_heads(model)
-        spread_labels(model, args)
+        refuse_unusable_functions(args, kwargs)
+        if model is not None:
+            if processing_class is not None:
+                model.check_tokenizer(processing_class)  # before texts are tokenized
+            spread_labels(model, args)
         super().__init__(
             model=model,
             args=args,
@@ -104,10 +121,15 @@ class XMTCTrainer(Trainer):
             compute_metrics=kwargs.pop("compute_metrics", self._metrics),
             **kwargs,
         )
-        self.train_dataset, self.eval_dataset = self._tokenized(train_dataset), self._tokenized(eval_dataset)
-        self.train_dataset, self.current_epoch = with_document_seeds(self.train_dataset, model, args), 0
-        self._refuse_if_no_batch_is_full()
-        self.num_labels = num_labels
+        self.num_labels = num_labels = self.model.config.num_labels
+        if pads_itself:
+            # Labels unseen in training are kept for the metrics and taken out before the model sees them.
+            self.data_collator = XMTCDataCollator(processing_class, num_labels, keep_unseen=True)
+        if self.compute_loss_func is not None:
+            self.compute_loss_func = named_loss(self.compute_loss_func, num_labels)
+        self.train_dataset, self.eval_dataset = tokenized(self, train_dataset), tokenized(self, eval_dataset)
+        self.current_epoch = 0
+        refuse_if_no_batch_is_full(args, self.train_dataset)
         # What `create_optimizer` has built, and with which options.
         self.built_optimizer, self.built_with = None, None
         self.label_updates = None
@@ -117,23 +139,12 @@ class XMTCTrainer(Trainer):
             if label_counts is None
             else Evaluation(args, num_labels, label_counts, num_train_documents)
         )
-        if self.evaluation.inverse_propensity is not None:
-            set_missing_label_weights(model, self.evaluation.inverse_propensity[:-1])
+        set_up_model(self)
         self.train_sampler: LengthBucketedSampler | None = None
         self._start_anew()
         self.add_callback(_EpochStart(self))
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(early_stopping_patience=args.early_stopping_patience))
-
-    def _refuse_if_no_batch_is_full(self) -> None:
-        args, rows = self.args, self.train_dataset
-        step = args.train_batch_size * args.world_size
-        if args.dataloader_drop_last and hasattr(rows, "__len__") and len(rows) < step:
-            raise ValueError(
-                f"The training data have {len(rows)} documents, a step takes {step} ({args.train_batch_size} in each of "
-                f"{args.world_size} process(es)), and dataloader_drop_last=True leaves incomplete steps out, so nothing would be "
-                "trained. Lower per_device_train_batch_size or leave dataloader_drop_last out."
-            )
 
     def _start_anew(self) -> None:
         """Forget the average and the gradient norms of an earlier `train`; a checkpoint brings its own."""
@@ -143,34 +154,9 @@ class XMTCTrainer(Trainer):
 
     # ---- data and batches ------------------------------------------------------------------------------------------------
 
-    def _tokenized(self, dataset: Any) -> Any:
-        """A split of texts as token ids, cut at what model and tokenizer take; anything else as it is."""
-        if isinstance(dataset, dict):
-            return {name: self._tokenized(split) for name, split in dataset.items()}
-        columns = getattr(dataset, "column_names", None)  # a stream may not know them
-        if not isinstance(dataset, Dataset) and columns is not None and "input_ids" not in columns:
-            raise ValueError(
-                f"The data are a {type(dataset).__name__} with the columns {columns} and no 'input_ids'; only a Dataset is "
-                "tokenized here. Do it on the way: stream.map(lambda rows: tokenizer(rows['text'], truncation=True), "
-                "batched=True, remove_columns='text')."
-            )
-        if not isinstance(dataset, Dataset) or "input_ids" in columns:
-            return dataset
-        if "text" not in dataset.column_names or self.processing_class is None:
-            raise ValueError(
-                f"The data have the columns {dataset.column_names} and no 'input_ids'. Make them with tokenize_dataset."
-            )
-        limits = (self.model.max_input_tokens, self.processing_class.model_max_length)
-        return tokenize_dataset(dataset, self.processing_class, min(limit for limit in limits if limit is not None))[0]
-
     def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any):
-        # What dataloader_drop_last leaves out of training must not be left out of metrics and predictions.
-        drop_last = self.args.dataloader_drop_last
-        self.args.dataloader_drop_last = drop_last and is_training
-        try:
+        with contextlib.nullcontext() if is_training else every_document_in_order(self.args):
             return super()._get_dataloader(*args, is_training=is_training, **kwargs)
-        finally:
-            self.args.dataloader_drop_last = drop_last
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None):
         dataset = self.train_dataset if train_dataset is None else train_dataset
@@ -191,7 +177,7 @@ class XMTCTrainer(Trainer):
 
     def evaluate(self, eval_dataset: Any = None, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Metrics on ``eval_dataset``, by default on that of the constructor; as `transformers.Trainer.evaluate`."""
-        return super().evaluate(self._tokenized(eval_dataset), *args, **kwargs)
+        return super().evaluate(tokenized(self, eval_dataset), *args, **kwargs)
 
     def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
         """Predict in data order: ``predictions`` are scores and label ids of the best labels, each (N, K), best first.
@@ -199,9 +185,9 @@ class XMTCTrainer(Trainer):
         K is ``eval_top_k``, or with ``set_metrics`` or ``tune_threshold`` at least ``set_top_k``; then a third array says which are
         in the predicted set.
         """
-        test_dataset = self._tokenized(test_dataset)
+        test_dataset = tokenized(self, test_dataset)
         output = super().predict(test_dataset, *args, **kwargs)
-        if not isinstance(test_dataset, Dataset):
+        if not isinstance(test_dataset, Dataset) or output.predictions is None:
             return output
         place = np.argsort(self._longest_first(test_dataset))
         label_ids = output.label_ids if output.label_ids is None else output.label_ids[place]
@@ -254,14 +240,21 @@ class XMTCTrainer(Trainer):
         labels = inputs.pop("labels", None)
         known = self._known_labels(labels) if labels is not None else None
         with torch.no_grad(), self.compute_loss_context_manager():
-            output = model(**inputs, labels=known, top_k=self.evaluation.kept_labels)
-        loss = output.loss.detach() if output.loss is not None else None
+            # A loss of one's own reads the logits of all labels, which come without top_k.
+            is_own = known is not None and self.compute_loss_func is not None
+            output = model(**inputs, labels=None if is_own else known, top_k=self.evaluation.kept_labels)
+            loss = self._own_loss(model, {**inputs, "labels": known}) if is_own else output.loss
+        loss = loss.detach() if loss is not None else None
         if prediction_loss_only:
             return loss, None, None
         found = (output.top_scores.float(), output.top_labels)
         if self.args.measures_sets:
             found = (*found, self.model.in_predicted_set(output))
         return loss, found, labels
+
+    def _own_loss(self, model: nn.Module, inputs: dict) -> Tensor:
+        num_items = self._get_num_items_in_batch([inputs], self.args.device)
+        return self.compute_loss(model, inputs, num_items_in_batch=num_items)
 
     # ---- weight averaging ------------------------------------------------------------------------------------------------
 
@@ -273,13 +266,26 @@ class XMTCTrainer(Trainer):
             return super()._evaluate(*args, **kwargs)
 
     def train(self, *args: Any, **kwargs: Any):
-        self._start_anew()
-        refuse_unusable_options(self)
-        with prepared_for_training(self.model, self.args):
+        with contextlib.ExitStack() as self._training:
+            self._training.callback(setattr, self, "is_in_train", False)  # whatever ends it
             result = super().train(*args, **kwargs)
         if self.averaging is not None and not (self.args.load_best_model_at_end and self.state.best_model_checkpoint):
             self.averaging.finish()
         return result
+
+    def _hp_search_setup(self, trial: Any) -> None:
+        # The place where model and arguments of this training are there; `model_init` and a search make them anew.
+        super()._hp_search_setup(trial)
+        if self.model_init is not None:
+            set_up_model(self)
+        self._start_anew()
+        refuse_unusable_options(self)
+        self._training.enter_context(prepared_for_training(self.model, self.args))
+
+    def call_model_init(self, trial: Any = None) -> XMTCPreTrainedModel:
+        model = super().call_model_init(trial)
+        spread_labels(model, self.args)
+        return model
 
     def _load_best_model(self) -> None:
         super()._load_best_model()

@@ -1,0 +1,105 @@
+"""Model and data of a trainer: what is done with each when it arrives."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from datasets import Dataset
+
+from hf_xmtc.data import tokenize_dataset
+
+from .arguments import XMTCTrainingArguments
+from .document_seeds import with_document_seeds
+from .initialization import set_missing_label_weights
+from .layer_rates import freeze_heads
+
+if TYPE_CHECKING:
+    from .trainer import XMTCTrainer
+
+__all__ = ["every_document_in_order", "refuse_if_no_batch_is_full", "set_up_model", "tokenized"]
+
+
+def set_up_model(trainer: "XMTCTrainer") -> None:
+    """What the trainer does with its model, and with each that ``model_init`` makes for another training.
+
+    Raises:
+        ValueError: If the model does not fit the trainer's labels or tokenizer, or cannot train with its loss.
+    """
+    model, args = trainer.model, trainer.args
+    if model.config.num_labels != trainer.num_labels:
+        raise ValueError(
+            f"model_init made a model of {model.config.num_labels} labels, but the trainer began with one of {trainer.num_labels}, for which "
+            "data and metrics are. Make models of one label space, or a trainer for each."
+        )
+    if trainer.processing_class is not None:
+        model.check_tokenizer(trainer.processing_class)
+    if trainer.compute_loss_func is not None and getattr(model.config, "num_candidates", 0):
+        raise ValueError(
+            f"compute_loss_func with a model of {model.config.num_candidates} candidates, which has no logits of all labels that a loss could "
+            "read. Leave it out; the model's own loss is that of the candidates."
+        )
+    if args.freeze_heads:
+        freeze_heads(model)
+    if trainer.evaluation.inverse_propensity is not None:
+        set_missing_label_weights(model, trainer.evaluation.inverse_propensity[:-1])
+    trainer.train_dataset = with_document_seeds(trainer.train_dataset, model, args)
+
+
+def tokenized(trainer: "XMTCTrainer", dataset: Any, name: str | None = None) -> Any:
+    """A split of texts as token ids, cut at what model and tokenizer take; anything else as it is.
+
+    Args:
+        trainer: Its model and tokenizer count.
+        dataset: A data set, a dictionary of several, or None.
+        name: Of a data set among several, for messages.
+
+    Raises:
+        ValueError: If there are no documents, or neither texts nor tokens.
+    """
+    if isinstance(dataset, dict):
+        return {name: tokenized(trainer, split, name) for name, split in dataset.items()}
+    if hasattr(dataset, "__len__") and not isinstance(dataset, str) and len(dataset) == 0:
+        raise ValueError(
+            f"The data{f' {name!r}' if name else ''} have no documents (0 rows), so there is nothing to train on or to measure. Did a "
+            "filter leave none?"
+        )
+    columns = getattr(dataset, "column_names", None)  # a stream may not know them
+    if not isinstance(dataset, Dataset) and columns is not None and "input_ids" not in columns:
+        raise ValueError(
+            f"The data are a {type(dataset).__name__} with the columns {columns} and no 'input_ids'; only a Dataset is "
+            "tokenized here. Do it on the way: stream.map(lambda rows: tokenizer(rows['text'], truncation=True), "
+            "batched=True, remove_columns='text')."
+        )
+    if not isinstance(dataset, Dataset) or "input_ids" in columns:
+        return dataset
+    if "text" not in columns or trainer.processing_class is None:
+        raise ValueError(f"The data have the columns {columns} and no 'input_ids'. Make them with tokenize_dataset.")
+    limits = (trainer.model.max_input_tokens, trainer.processing_class.model_max_length)
+    return tokenize_dataset(dataset, trainer.processing_class, min(limit for limit in limits if limit is not None))[0]
+
+
+def refuse_if_no_batch_is_full(args: XMTCTrainingArguments, dataset: Any) -> None:
+    """Refuse training data that fill no batch, where ``dataloader_drop_last`` would leave all of them out.
+
+    Raises:
+        ValueError: If that is so.
+    """
+    step = args.train_batch_size * args.world_size
+    if args.dataloader_drop_last and hasattr(dataset, "__len__") and len(dataset) < step:
+        raise ValueError(
+            f"The training data have {len(dataset)} documents, a step takes {step} ({args.train_batch_size} in each of "
+            f"{args.world_size} process(es)), and dataloader_drop_last=True leaves incomplete steps out, so nothing would be "
+            "trained. Lower per_device_train_batch_size or leave dataloader_drop_last out."
+        )
+
+
+@contextlib.contextmanager
+def every_document_in_order(args: XMTCTrainingArguments) -> Iterator[None]:
+    """Within this context batches leave no document out and come in order: what training may do without, metrics and predictions need."""
+    needed = {"dataloader_drop_last": False, "dataloader_in_order": True}
+    chosen = {name: getattr(args, name) for name in needed if hasattr(args, name)}
+    try:
+        vars(args).update({name: needed[name] for name in chosen})
+        yield
+    finally:
+        vars(args).update(chosen)
