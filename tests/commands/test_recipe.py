@@ -189,6 +189,12 @@ def test_config_fields_are_read_as_they_are_written():
         ("--do_eval=False", "do_eval=False cannot be used here. .* --eval_strategy no leaves it out during training"),
         ("--do_predict=False", "do_predict=False cannot be used here. Predictions for the evaluated splits"),
         ("--prediction_loss_only=True", "prediction_loss_only=True cannot be used here. The metrics and predictions"),
+        ("--label_smoothing_factor=0.1", "label_smoothing_factor=0.1 cannot be used here. .* config.label_loss chooses"),
+        ("--batch_eval_metrics=True", "batch_eval_metrics=True cannot be used here. The metrics of this command"),
+        ("--hub_strategy=checkpoint", "hub_strategy=checkpoint cannot be used here. push_to_hub publishes the finished"),
+        ("--hub_always_push=True", "hub_always_push=True cannot be used here"),
+        ("--bf16_full_eval=True", "bf16_full_eval=True cannot be used here. .* weights in half precision; --bf16 True"),
+        ("--skip_memory_metrics=False", "skip_memory_metrics=False cannot be used here. .*peak_memory_mb"),
     ],
 )
 def test_arguments_that_would_not_be_heeded_are_refused(write, argument, message):

@@ -13,6 +13,7 @@ from transformers import HfArgumentParser
 from hf_xmtc.models.joint_model import JointModel
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
+from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unused_arguments
 
 from .config_overrides import SAID_BY_DATA, field_names, hint, read_overrides, refuse_unknown_overrides
 from .families import FAMILIES, family_named
@@ -351,15 +352,7 @@ def _refuse_idle_options(chosen: argparse.Namespace) -> None:
             f"resume_from_checkpoint={chosen.resume_from_checkpoint!r} is not needed: repeat the same command to resume; it goes "
             "on from the last checkpoint in its output_dir. Leave the option out."
         )
-    refusals = {
-        "do_train": (False, "This command always trains; hf-xmtc predict tags texts with a trained model."),
-        "do_eval": (False, "Every split is evaluated in the end; --eval_strategy no leaves it out during training."),
-        "do_predict": (False, "Predictions for the evaluated splits are always written."),
-        "prediction_loss_only": (True, "The metrics and predictions that this command writes need more than the loss."),
-    }
-    for name, (value, reason) in refusals.items():
-        if getattr(chosen, name) is value:
-            raise ValueError(f"{name}={value} cannot be used here. {reason} Leave the option out.")
+    refuse_unused_arguments(chosen, {**IN_TRAINER, **IN_COMMAND})
 
 
 def _values_of(option: str, argv: list[str]) -> list[str]:

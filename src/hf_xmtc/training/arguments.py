@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import torch
 from transformers import TrainingArguments
 
+from .unused_arguments import IN_TRAINER, refuse_unused_arguments
+
 __all__ = ["IN_BACKWARD", "LABEL_OPTIMIZERS", "SGD_LEARNING_RATE", "XMTCTrainingArguments"]
 
 LABEL_OPTIMIZERS = ("adamw", "rowwise", "sgd_in_backward", "rowwise_in_backward", "adam_in_backward")
@@ -26,8 +28,8 @@ LARGEST_K = 5
 class XMTCTrainingArguments(TrainingArguments):
     """Arguments of `XMTCTrainer`.
 
-    Everything of `transformers.TrainingArguments` works. Changed defaults: evaluation and a checkpoint after every epoch,
-    the best model by nDCG@5 is kept, a resumed run goes on counting for early stopping,
+    They take all arguments of `transformers.TrainingArguments` and refuse those that do nothing here (`unused_arguments`). Changed
+    defaults: evaluation and a checkpoint after every epoch, the best model by nDCG@5 is kept, a resumed run goes on counting for early stopping,
     batch size and learning rate suit models trained from scratch (CorNet's authors: batch 40, Adam, learning rate 1e-3).
     """
 
@@ -174,6 +176,7 @@ class XMTCTrainingArguments(TrainingArguments):
         if self.greater_is_better is None and str(self.metric_for_best_model).endswith("_kl"):
             self.greater_is_better = False  # a distance, which its name does not tell transformers
         super().__post_init__()
+        refuse_unused_arguments(self, IN_TRAINER)
         if self.eval_top_k < LARGEST_K:
             raise ValueError(
                 f"eval_top_k={self.eval_top_k}, but P@{LARGEST_K} and the other metrics look at {LARGEST_K} labels per "
@@ -198,11 +201,6 @@ class XMTCTrainingArguments(TrainingArguments):
                     f"{name}={getattr(self, name)} with eval_strategy='no': it acts at each evaluation, so it would "
                     "never do anything. Set eval_strategy='epoch' or 'steps'."
                 )
-        if not self.eval_do_concat_batches:
-            raise ValueError(
-                "eval_do_concat_batches=False, but the ranking metrics and predict need the predictions of all documents in one "
-                "array; only the best labels of each are kept, so this takes little memory. Leave it out."
-            )
         if not 0 < self.layer_learning_rate_decay <= 1:
             raise ValueError(
                 f"layer_learning_rate_decay={self.layer_learning_rate_decay}, but the factor is more than 0 and at most 1, which is none."
