@@ -79,6 +79,7 @@ def test_evaluation_measures_the_loss_that_is_trained(make_trainer):
         (lambda outputs, labels, num_items_in_batch=None: 3.0, "returned a float, .*one number"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Using a target size")
 def test_a_loss_that_misreads_its_arguments_is_named(make_trainer, own, said):
     with pytest.raises(ValueError, match=rf"(?s)compute_loss_func.*{said}.*padded with -100.*multi_hot_targets") as caught:
         make_trainer(trainer={"compute_loss_func": own}).train()
