@@ -11,6 +11,7 @@ OPTIONS = {
     "sgd_in_backward": {"label_optimizer": "sgd_in_backward", "label_learning_rate": 0.2},
     "adamw-own-rate": {"label_learning_rate": 0.02},
     "sparse": {"sparse_embeddings": True},
+    "sparse-epsilon": {"sparse_embeddings": True, "adam_epsilon_uncorrected": True},
     "sparse-rowwise_in_backward": {"sparse_embeddings": True, "label_optimizer": "rowwise_in_backward"},
 }
 ALL_OPTIONS = pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())

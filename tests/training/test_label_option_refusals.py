@@ -21,6 +21,8 @@ from hf_xmtc.training.arguments import IN_BACKWARD, LABEL_OPTIMIZERS
         ),
         ({"label_optimizer": "rowwise", "optim": "adafactor"}, "label_optimizer='rowwise' with optim='adafactor'"),
         ({"sparse_embeddings": True, "optim": "sgd"}, "sparse_embeddings=True with optim='sgd'"),
+        ({"adam_epsilon_uncorrected": True, "optim": "adamw_8bit"}, "uncorrected=True with optim='adamw_8bit'"),
+        ({"adam_epsilon_uncorrected": True, "adam_epsilon": 0.0}, "adam_epsilon=0.0: it places the epsilon"),
         ({"label_optimizer": "sgd_in_backward", "fp16": True}, "'sgd_in_backward' with fp16=True: .* Use bf16=True"),
         ({"label_optimizer": "sgd_in_backward", "fsdp": True}, "'sgd_in_backward' with fsdp=.*which shards the matrices"),
     ],
@@ -67,6 +69,7 @@ def test_a_loss_of_all_logits_is_refused_with_updates_in_the_backward_pass(make_
         {"label_optimizer": "rowwise"},
         {"label_learning_rate": 0.1},
         {"sparse_embeddings": True},
+        {"adam_epsilon_uncorrected": True},
     ],
     ids=str,
 )
@@ -137,6 +140,12 @@ def test_a_class_of_optimizer_trains_what_the_label_optimizer_does_not(make_trai
     moved = {key for key, tensor in model.state_dict().items() if not torch.equal(tensor, before[key])}
     labels = {key for key in before if key.startswith(("label_head.output", "cornet.")) and "to_context.bias" not in key}
     assert moved == (labels if name != "adamw" else set())
+
+
+def test_where_epsilon_stands_is_no_matter_of_another_class_of_optimizer(make_trainer):
+    given = {"optimizer_cls_and_kwargs": (torch.optim.SGD, {"lr": 0.1})}
+    with pytest.raises(ValueError, match="adam_epsilon_uncorrected=True, but the optimizer is SGD, from optimizer_cls"):
+        make_trainer(max_steps=1, adam_epsilon_uncorrected=True, trainer=given, **NOTHING_ELSE).train()
 
 
 @pytest.mark.parametrize("name", LABEL_OPTIMIZERS[1:])

@@ -10,7 +10,15 @@ from safetensors.torch import load_file
 from torch import nn
 
 from hf_xmtc.models.label_scorer import LabelMatrix
-from hf_xmtc.training import AdamUpdate, CompositeOptimizer, LazyAdam, RowwiseAdam, RowwiseUpdate, SGDUpdate
+from hf_xmtc.training import (
+    AdamUpdate,
+    CompositeOptimizer,
+    LazyAdam,
+    RowwiseAdam,
+    RowwiseUpdate,
+    SGDUpdate,
+    UncorrectedEpsilonAdam,
+)
 from hf_xmtc.training.optimizers import InBackwardOptimizer
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -189,7 +197,7 @@ def test_the_state_of_other_optimizers_is_refused():
         everything.optimizer.load_state_dict(state)
 
 
-# ---- lazy Adam -----------------------------------------------------------------------------------------------------------
+# ---- Adam of the authors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["dense_sparse_adam", "dense_sparse_adam_wd"])
@@ -200,19 +208,31 @@ def test_equals_the_authors_optimizer(name):
     settings = json.loads((GOLDEN / f"{name}.json").read_text())["config"]
     settings["betas"] = tuple(settings["betas"])
     table, dense = nn.Parameter(golden["sparse_param.0"].clone()), nn.Parameter(golden["dense_param.0"].clone())
-    lazy, adamw = LazyAdam([table], **settings), torch.optim.AdamW([dense], **settings)
+    lazy, adam = LazyAdam([table], **settings), UncorrectedEpsilonAdam([dense], **settings)
     for step in range(1, 5):
         rows, values = golden[f"sparse_grad_rows.{step}"], golden[f"sparse_grad_values.{step}"]
         table.grad = torch.sparse_coo_tensor(rows[None], values, table.shape, check_invariants=True)
         dense.grad = golden[f"dense_grad.{step}"].clone()
         lazy.step()
-        adamw.step()
+        adam.step()
         torch.testing.assert_close(table.detach(), golden[f"sparse_param.{step}"], rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(dense.detach(), golden[f"dense_param.{step}"], rtol=1e-6, atol=1e-7)
         for moment in ("exp_avg", "exp_avg_sq"):
             torch.testing.assert_close(lazy.state[table][moment], golden[f"sparse_{moment}.{step}"], rtol=1e-6, atol=1e-9)
-        # torch's AdamW decays before the step and adds epsilon after the bias correction of the second moment, which makes
-        # lr² · wd and 30 · eps / |gradient| of a step: less than single precision shows.
-        torch.testing.assert_close(dense.detach(), golden[f"dense_param.{step}"], rtol=3e-7, atol=1e-7)
+
+
+def test_epsilon_counts_for_more_in_early_steps_where_gradients_are_small():
+    # A gradient of 1e-8 as epsilon: √v = 1e-8 · √0.001 in the first step, so it is √0.001 / (√0.001 + 1) of a learning rate, in
+    # torch's AdamW 1/2.
+    steps = {}
+    for optimizer_class in (UncorrectedEpsilonAdam, torch.optim.AdamW):
+        weight = nn.Parameter(torch.zeros(1))
+        optimizer = optimizer_class([weight], lr=1.0, weight_decay=0.0)
+        weight.grad = torch.tensor([1e-8])
+        optimizer.step()
+        steps[optimizer_class] = -weight.item()
+    assert steps[UncorrectedEpsilonAdam] == pytest.approx(0.001**0.5 / (0.001**0.5 + 1), rel=1e-4)
+    assert steps[torch.optim.AdamW] == pytest.approx(0.5, rel=1e-4)
 
 
 def test_rows_outside_the_batch_rest_and_those_in_it_decay():

@@ -170,6 +170,7 @@ def test_ac21_a_resumed_run_equals_an_uninterrupted_one(corpus, make_trainer, se
         ),
         ({"label_optimizer": "adam_in_backward"}, {}, "'adam_in_backward', but this run has label_optimizer='adamw'"),
         ({"sparse_embeddings": True}, {}, "sparse_embeddings=True, but this run has sparse_embeddings=False"),
+        ({"adam_epsilon_uncorrected": True}, {}, "uncorrected=True, but this run has adam_epsilon_uncorrected=False"),
     ],
 )
 def test_resuming_with_other_options_is_refused(make_trainer, tmp_path, first, then, message):

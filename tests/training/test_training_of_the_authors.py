@@ -11,27 +11,6 @@ from models.golden import assert_close, load_golden, stored_parameters
 from models.test_modeling_attentionxml import RENAMED
 
 
-class AuthorsAdam(torch.optim.Optimizer):
-    """Adam as in their code, epsilon beside the second moment before its correction; torch's differs in early steps."""
-
-    def __init__(self, params, lr: float):
-        super().__init__(params, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-8})
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for group in self.param_groups:
-            beta1, beta2 = group["betas"]
-            for parameter in group["params"]:
-                state = self.state[parameter]
-                if not state:
-                    state.update(step=0, first=torch.zeros_like(parameter), second=torch.zeros_like(parameter))
-                state["step"] += 1
-                state["first"].lerp_(parameter.grad, 1 - beta1)
-                state["second"].mul_(beta2).addcmul_(parameter.grad, parameter.grad, value=1 - beta2)
-                rate = group["lr"] * (1 - beta2 ** state["step"]) ** 0.5 / (1 - beta1 ** state["step"])
-                parameter.addcdiv_(state["first"], state["second"].sqrt() + group["eps"], value=-rate)
-
-
 class Weights(TrainerCallback):
     """Keeps the weights after each step, and those that are checked, which are the average once there is one."""
 
@@ -94,6 +73,7 @@ def test_losses_weights_checks_and_the_saved_model_equal_the_authors(name, tmp_p
             sparse_embeddings=settings["emb_trainable"],
             averaging_start_epoch=settings["swa_start_epoch"],
             adaptive_gradient_clipping=True,
+            adam_epsilon_uncorrected=True,
             eval_strategy="steps",
             save_strategy="steps",
             save_total_limit=None,
@@ -106,7 +86,6 @@ def test_losses_weights_checks_and_the_saved_model_equal_the_authors(name, tmp_p
         eval_dataset=documents(golden["valid_ids"], golden["valid_targets"]),
         data_collator=collate,
         callbacks=[weights],
-        optimizer_cls_and_kwargs=(AuthorsAdam, {"lr": settings["lr"]}),
     )
     trainer.train()
 

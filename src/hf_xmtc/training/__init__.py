@@ -7,7 +7,7 @@ from .label_texts import initialize_label_embedding
 from .label_updates import AdamUpdate, RowwiseUpdate, SGDUpdate
 from .length_bucketing import LengthBucketedSampler
 from .memory import MemoryEstimate, estimate_memory
-from .optimizers import CompositeOptimizer, LazyAdam, RowwiseAdam
+from .optimizers import CompositeOptimizer, LazyAdam, RowwiseAdam, UncorrectedEpsilonAdam
 from .plots import plot_training_curve
 from .trainer import XMTCTrainer
 from .weight_averaging import WeightAveraging
@@ -22,6 +22,7 @@ __all__ = [
     "RowwiseAdam",
     "RowwiseUpdate",
     "SGDUpdate",
+    "UncorrectedEpsilonAdam",
     "WeightAveraging",
     "XMTCTrainer",
     "XMTCTrainingArguments",

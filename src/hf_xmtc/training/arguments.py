@@ -125,6 +125,13 @@ class XMTCTrainingArguments(TrainingArguments):
         default=False,
         metadata={"help": "Clip at 5 times the largest of the last 5 norms (AttentionXML's authors), not at max_grad_norm."},
     )
+    adam_epsilon_uncorrected: bool = field(
+        default=False,
+        metadata={
+            "help": "Add adam_epsilon before the bias correction of the second moment, as the authors of AttentionXML and CorNet do, not "
+            "after it, as torch's AdamW. In early steps it counts for more then, where gradients are small, as with very many labels."
+        },
+    )
     label_optimizer: str = field(
         default="adamw",
         metadata={
@@ -215,6 +222,12 @@ class XMTCTrainingArguments(TrainingArguments):
                 raise ValueError(
                     f"freeze_heads=True with {name}={getattr(self, name)!r}, but frozen label matrices are not trained. Leave one of them out."
                 )
+        optim = str(getattr(self.optim, "value", self.optim))
+        if self.adam_epsilon_uncorrected and (optim not in ("adamw_torch", "adamw_torch_fused") or not self.adam_epsilon):
+            raise ValueError(
+                f"adam_epsilon_uncorrected=True with optim={optim!r} and adam_epsilon={self.adam_epsilon}: it places the epsilon of torch's "
+                "AdamW. Leave optim out and adam_epsilon above 0, or leave it out."
+            )
         self.check_label_options()
         if self.adaptive_gradient_clipping and self.max_grad_norm <= 0:
             raise ValueError(

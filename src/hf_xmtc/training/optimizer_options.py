@@ -16,7 +16,7 @@ from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from .arguments import SGD_LEARNING_RATE, XMTCTrainingArguments
 from .label_updates import AdamUpdate, GatheredUpdate, LabelUpdate, RowwiseUpdate, SGDUpdate
 from .layer_rates import layer_learning_rates, with_layer_rates
-from .optimizers import CompositeOptimizer, InBackwardOptimizer, LazyAdam, RowwiseAdam
+from .optimizers import CompositeOptimizer, InBackwardOptimizer, LazyAdam, RowwiseAdam, UncorrectedEpsilonAdam
 
 __all__ = [
     "build_optimizer",
@@ -73,13 +73,25 @@ def build_optimizer(
 
     Args:
         model: The model; its `parameter_groups` decide which weights decay.
-        args: ``label_optimizer``, ``label_learning_rate``, ``sparse_embeddings``, ``layer_learning_rate_decay`` and the settings of AdamW.
+        args: ``label_optimizer``, ``label_learning_rate``, ``sparse_embeddings``, ``layer_learning_rate_decay``,
+            ``adam_epsilon_uncorrected`` and the settings of AdamW.
         optimizer_class: Optimizer of everything else.
         settings: Its keyword arguments.
 
     Returns:
         The optimizer, and for in-backward updates what `XMTCPreTrainedModel.update_labels_in_backward` is to be given.
+
+    Raises:
+        ValueError: If ``adam_epsilon_uncorrected`` is set with an optimizer other than torch's AdamW.
     """
+    if args.adam_epsilon_uncorrected:
+        if optimizer_class is not torch.optim.AdamW:
+            raise ValueError(
+                f"adam_epsilon_uncorrected=True, but the optimizer is {optimizer_class.__name__}, from optimizer_cls_and_kwargs=…, which "
+                "knows nothing of it. Leave one of them out."
+            )
+        optimizer_class = UncorrectedEpsilonAdam
+        settings = {name: settings[name] for name in ("lr", "betas", "eps")}
     matrices = trained_label_matrices(model, args)
     groups = model.parameter_groups(settings.get("lr", args.learning_rate), args.weight_decay)
     if args.layer_learning_rate_decay != 1.0:

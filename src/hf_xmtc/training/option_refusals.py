@@ -25,7 +25,13 @@ __all__ = [
     "refuse_unusable_with_model",
 ]
 
-OPTIONS = {"label_optimizer": "adamw", "label_learning_rate": None, "sparse_embeddings": False, "shard_labels": False}
+OPTIONS = {
+    "label_optimizer": "adamw",
+    "label_learning_rate": None,
+    "sparse_embeddings": False,
+    "shard_labels": False,
+    "adam_epsilon_uncorrected": False,
+}
 
 
 def label_options(args: XMTCTrainingArguments) -> dict[str, Any]:
@@ -178,13 +184,14 @@ def refuse_other_optimizer(arguments_file: str, args: XMTCTrainingArguments) -> 
     """Refuse to resume from a checkpoint whose optimizer state is that of other options.
 
     Raises:
-        ValueError: If ``label_optimizer``, ``sparse_embeddings`` or ``shard_labels`` in the checkpoint's arguments differ from ``args``.
+        ValueError: If ``label_optimizer``, ``sparse_embeddings``, ``shard_labels`` or ``adam_epsilon_uncorrected`` in the checkpoint's
+            arguments differ from ``args``.
     """
     if not os.path.exists(arguments_file):
         return
     with open(arguments_file, encoding="utf-8") as file:
         saved = json.load(file)
-    for name in ("label_optimizer", "sparse_embeddings", "shard_labels"):
+    for name in ("label_optimizer", "sparse_embeddings", "shard_labels", "adam_epsilon_uncorrected"):
         before, now = saved.get(name, OPTIONS[name]), getattr(args, name)
         if before != now:
             raise ValueError(
