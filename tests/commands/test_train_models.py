@@ -132,6 +132,8 @@ def test_word_vectors_are_kept_by_a_family_with_frozen_embeddings(train, uncheck
     table = load_file(tmp_path / "run" / "model.safetensors")["words.embedding.weight"]
     cat = AutoTokenizer.from_pretrained(tmp_path / "run")("cat")["input_ids"]
     assert (table[cat] == 0.5).all() and (table[0] == 0).all()
+    new = table[AutoTokenizer.from_pretrained(tmp_path / "run")("dog bread")["input_ids"]]
+    assert 0.7 < new.abs().max() < 1  # uniform from -1 to 1 as with the authors, whatever embedding_initializer_range says
     overrides["embedding_size"] = 9
     with pytest.raises(
         SystemExit, match="vectors have 8 dimensions but embedding_size=9. Add --config_overrides embedding_size=8"

@@ -56,7 +56,8 @@ def test_texts_may_be_a_generator_in_any_order():
         ("It\u2019s O\u2019Brien's aujourd'hui 'quoted'", ["it", "'s", "o'brien", "'s", "aujourd'hui", "quoted"]),
         ("C++ gtk+ c# a+b", ["c++", "gtk+", "c", "a+", "b"]),
         ("1,000 x,y 10:30 a:b 3.14", ["1,000", "x", "y", "10:30", "a", "b", "3.14"]),
-        ("u.s. libc.so and/or /SEP/", ["u.s", "libc.so", "and", "or", "sep"]),
+        ("u.s. libc.so and/or /SEP/", ["u.s", "libc.so", "and", "or", "/SEP/"]),
+        ("The Title /SEP/ a/SEP/b /sepia/", ["the", "title", "/SEP/", "a", "sep", "b", "sepia"]),
         ("I.\nNow", ["i", "now"]),
         ("\u0939\u093f\u0928\u094d\u0926\u0940 k\u00e4y", ["\u0939\u093f\u0928\u094d\u0926\u0940", "k\u00e4y"]),
         ("!? ... --- \u2022", []),
@@ -85,8 +86,16 @@ def test_what_a_word_is_by_default(text, words):
     assert tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"]) == words
 
 
+def test_texts_that_are_tokenized_already_are_split_at_white_space_and_keep_their_case():
+    text = "Council regulation ( eec ) no 1,000/79 /SEP/ it's\tlaw\u00a0."
+    words = ["Council", "regulation", "(", "eec", ")", "no", "1,000/79", "/SEP/", "it's", "law", "."]
+    assert words_of(text, word_splitting="whitespace") == words
+    lowered = words_of(text, word_splitting="whitespace", lowercase=True)
+    assert lowered == ["council", *words[1:]]  # the separator keeps its case here too
+
+
 def test_unknown_word_splitting_is_refused():
-    with pytest.raises(ValueError, match="word_splitting='spaces' is not one of alphanumeric, nltk"):
+    with pytest.raises(ValueError, match="word_splitting='spaces' is not one of alphanumeric, nltk, whitespace"):
         train_word_tokenizer(DOCUMENTS, word_splitting="spaces")
 
 

@@ -30,6 +30,16 @@ def test_rows_are_the_vectors_zero_for_padding_and_random_for_the_rest(tmp_path,
     assert len(np.unique(random)) == 12
 
 
+def test_the_separator_of_title_and_text_has_the_vector_of_the_full_stop(tmp_path):
+    content = "the 1 1 1\n/SEP/ 5 5 5\n. 7 8 9\n"
+    tokenizer = train_word_tokenizer(["the bread /SEP/ the"], word_splitting="nltk")
+    vectors, num_found = load_word_vectors(write(tmp_path, content), tokenizer)
+    assert vectors[tokenizer.convert_tokens_to_ids("/SEP/")].tolist() == [7, 8, 9] and num_found == 2
+    tokenizer = train_word_tokenizer(["the . /SEP/ the"], word_splitting="whitespace")
+    vectors, num_found = load_word_vectors(write(tmp_path, content), tokenizer)
+    assert vectors[tokenizer.convert_tokens_to_ids([".", "/SEP/"])].tolist() == [[7, 8, 9]] * 2 and num_found == 3
+
+
 def test_random_rows_follow_the_seed_and_the_range_alone(tmp_path, tokenizer):
     first, _ = load_word_vectors(write(tmp_path, GLOVE), tokenizer, seed=3)
     fewer, _ = load_word_vectors(write(tmp_path, "bread 1 2 3\n"), tokenizer, seed=3)

@@ -208,7 +208,10 @@ class DataArguments:
     )
     word_splitting: str = field(
         default="alphanumeric",
-        metadata={"help": "What a word is: alphanumeric runs, or nltk's words, which GloVe knows (compounds, clitics)."},
+        metadata={
+            "help": "What a word is: alphanumeric runs; nltk's words, which GloVe knows (compounds, clitics); or what whitespace divides, as it "
+            "is written, for texts that are tokenized already."
+        },
     )
     word_vectors: str | None = field(
         default=None, metadata={"help": "GloVe or word2vec text file (.gz too) to start the word embeddings from."}

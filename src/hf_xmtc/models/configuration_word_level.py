@@ -14,7 +14,8 @@ class WordLevelConfig(XMTCConfig):
         vocab_size: Rows of the word embedding table.
         embedding_size: Width E of a word embedding (300 in CorNet §5.2).
         embedding_dropout: Dropout on word embeddings.
-        embedding_initializer_range: Standard deviation of new word embeddings; rows with a pretrained vector are overwritten.
+        embedding_initializer_range: Standard deviation of new word embeddings. The table of a file of word vectors overwrites all rows;
+            its words without a vector are uniform from -1 to 1.
         freeze_embeddings: Leave the word embeddings as they are (CorNet §5.1 on EUR-Lex, after GloVe).
         pad_token_id: Id of the padding token. Its row starts at zero and is not trained.
     """

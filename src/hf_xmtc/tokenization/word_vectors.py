@@ -11,6 +11,8 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from .word_level import SEPARATOR
+
 __all__ = ["load_word_vectors", "read_vector_words"]
 
 logger = logging.get_logger(__name__)
@@ -27,7 +29,8 @@ def load_word_vectors(
 
     The file is read line by line and only the vectors of the vocabulary are kept. It may be gzip-compressed, whatever its
     name, and may begin with word2vec's line ``count width``. Words are compared as they are written, so a lower-cased
-    vocabulary finds the lower-cased words of the file. Of a word given twice the first vector counts.
+    vocabulary finds the lower-cased words of the file. Of a word given twice the first vector counts. The authors' separator
+    ``/SEP/`` has the vector of the full stop.
 
     Args:
         path: The file, one word and its numbers a line, UTF-8.
@@ -48,16 +51,18 @@ def load_word_vectors(
     """
     special = set(tokenizer.all_special_tokens)
     ids = {word: index for word, index in tokenizer.get_vocab().items() if word not in special}
+    places = {word: [index] for word, index in ids.items() if word != SEPARATOR}
+    if SEPARATOR in ids:
+        places.setdefault(".", []).append(ids[SEPARATOR])
     num_rows = max(len(tokenizer), max(ids.values(), default=-1) + 1)
     vectors: np.ndarray | None = None
     found: set[int] = set()
     for line_number, word, numbers in _vector_lines(path):
         if vectors is None:
             vectors = _random_rows(num_rows, len(numbers), unk_range, seed)  # (V, D)
-        index = ids.get(word)
-        if index is not None and index not in found:
-            vectors[index] = _parse_numbers(numbers, path, line_number, word)
-            found.add(index)
+        if word in places and found.isdisjoint(places[word]):
+            vectors[places[word]] = _parse_numbers(numbers, path, line_number, word)
+            found.update(places[word])
     if vectors is None:
         raise ValueError(
             f"{os.fspath(path)} holds 0 word vectors for a vocabulary of {len(ids)} words. Is the download complete?"
