@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hf_xmtc.commands.json_files import write_json
-from pair_gains import REACHED, DataSetResults, PairGains, best_at_the_end, gain_table, gains_of
+from pair_gains import INTERVAL, REACHED, DataSetResults, PairGains, gain_table, gains_of, note_on_curves
 from result_table import CURVE_METRIC, draw_curves
 from tables import Comparison
 
@@ -43,14 +43,13 @@ def _markdown(
 ) -> str:
     parts = [
         f"# {comparison.title}",
-        "What CorNet adds on the test split, in points of 100: mean over pairs of runs with the same seed, ± their sample standard "
-        f"deviation. Steps: until the validation curve reaches {REACHED:.0%} of the best {CURVE_METRIC} of the model without CorNet, "
+        f"What CorNet adds on the test split, in points of 100: mean over pairs of runs with the same seed, {INTERVAL}. Steps: until the validation curve reaches {REACHED:.0%} of the best {CURVE_METRIC} of the model without CorNet, "
         "without → with CorNet.",
     ]
     for of in results:
         parts.append(f"## {of.title}")
         parts.append(gain_table(gains[of.name]) if gains[of.name] else "No pair of runs yet.")
-        parts.append(f"All values: [{of.name}.md]({of.name}.md).")
+        parts += [f"All values: [{of.name}.md]({of.name}.md).", *of.remarks]
     parts += ["## The paper's claims", "\n".join(f"- {claim}" for claim in _claims(comparison, results, gains))]
     parts.append(f"![{CURVE_METRIC} on validation]({picture})")
     return "\n\n".join(parts) + "\n"
@@ -59,31 +58,33 @@ def _markdown(
 def _claims(comparison: Comparison, results: Sequence[DataSetResults], gains: Mapping[str, list[PairGains]]) -> list[str]:
     """The claims of the CorNet paper and how often each holds, counted."""
     pairs = [(name, pair) for name, of in gains.items() for pair in of]
-    last = sorted({row.title for of in results for row in of.rows if row.runs and best_at_the_end(row)})
     return [
         _claim_of_every_metric(pairs),
         _claim_of_five(pairs),
         _claim_of_convergence(pairs),
         _claim_of_attention(comparison, results),
-        f"Not converged on at least one data set, being best on validation at the last check of a run: {', '.join(last) or 'no model'}.",
+        note_on_curves(results),
+        *comparison.remarks,
     ]
 
 
 def _claim_of_every_metric(pairs: Sequence[tuple[str, PairGains]]) -> str:
-    cells = [(name, pair.base, metric, spread) for name, pair in pairs for metric, spread in pair.gains.items()]
+    cells = [(name, pair.base, metric, gain) for name, pair in pairs for metric, gain in pair.gains.items()]
     ahead = [cell for cell in cells if cell[3].mean > 0]
-    several = [spread for *_, spread in cells if spread.sd is not None]
-    clear = sum(spread.mean > spread.sd for spread in several)
-    clearly_behind = sum(-spread.mean > spread.sd for spread in several)
+    several = [cell for cell in cells if cell[3].half_width is not None]
+    holds = [cell for cell in several if cell[3].holds]
+    in_its_favour = Counter(f"{base} on {name}" for name, base, _, gain in holds if gain.mean > 0)
+    where = f" ({', '.join(f'{place} {count}' for place, count in in_its_favour.most_common())})" if in_its_favour else ""
     behind = [
-        (base, f"{base} {metric} on {name} ({spread.mean:+.2f})") for name, base, metric, spread in cells if spread.mean <= 0
+        (base, f"{base} {metric} on {name} ({gain.mean:+.2f})") for name, base, metric, gain in cells if gain.mean <= 0
     ]
     listed = ", ".join(text for _, text in behind)
     if len(behind) > LISTED:
         listed = ", ".join(f"{base} in {count} cells" for base, count in Counter(base for base, _ in behind).most_common())
     return (
         f"CorNet improves every model on every metric: ahead in {len(ahead)} of {len(cells)} cells. Of the {len(several)} cells with "
-        f"several seeds it is ahead by more than their standard deviation in {clear} and behind by more in {clearly_behind}. "
+        f"several seeds the interval leaves out 0 in {len(holds)}: it is ahead in {in_its_favour.total()}{where} and "
+        f"behind in {len(holds) - in_its_favour.total()}. "
         f"Not ahead: {listed or 'nowhere'}."
     )
 

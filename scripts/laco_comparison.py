@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hf_xmtc.commands.json_files import write_json
-from pair_gains import REACHED, DataSetResults, PairGains, best_at_the_end, gain_table, gains_of, is_better
+from pair_gains import INTERVAL, REACHED, DataSetResults, PairGains, gain_table, gains_of, is_better, note_on_curves
 from result_table import HEADINGS, SET_METRICS, Shown, draw_curves
 from tables import Comparison
 
@@ -29,7 +29,7 @@ def write_laco_comparison(comparison: Comparison, results: Sequence[DataSetResul
     parts = [
         f"# {comparison.title}",
         "What the second model of a pair has more than the first on the test split, in points of 100 (KL, clipped pairs and distinct sets "
-        "as they are): mean over runs with the same seed, ± their sample standard deviation. Hamming loss and KL are better when lower. "
+        f"as they are): mean over runs with the same seed, {INTERVAL}. Hamming loss and KL are better when lower. "
         f"Steps: until micro F1 on validation reaches {REACHED:.0%} of the best of the first model.",
     ]
     for of in results:
@@ -37,7 +37,7 @@ def write_laco_comparison(comparison: Comparison, results: Sequence[DataSetResul
             f"## {of.title}",
             gain_table(gains[of.name], SET_METRICS, name_both=True) if gains[of.name] else "No pair of runs yet.",
         ]
-        parts.append(f"All values: [{of.name}.md]({of.name}.md).")
+        parts += [f"All values: [{of.name}.md]({of.name}.md).", *of.remarks]
     parts += ["## The paper's claims", "\n".join(f"- {claim}" for claim in _claims(results, gains))]
     parts.append(f"![micro F1 on validation, and macro F1 by frequency of the labels]({picture.name})")
     text = "\n\n".join(parts) + "\n"
@@ -50,7 +50,6 @@ def write_laco_comparison(comparison: Comparison, results: Sequence[DataSetResul
 def _claims(results: Sequence[DataSetResults], gains: Mapping[str, list[PairGains]]) -> list[str]:
     """The paper's claims and on how many data sets each holds."""
     pairs = [pair for of in gains.values() for pair in of]
-    last = sorted({row.title for of in results for row in of.rows if row.runs and best_at_the_end(row, SHOWN.curve)})
     return [
         _holds("LACO is better than BERT", pairs, "BERT (w/o JE & CA)", "LACO", ("micro_f1", "hamming_loss", "macro_f1")),
         _holds("The joint embedding helps", pairs, "LACO w/o JE", "LACO", ("micro_f1", "macro_f1")),
@@ -65,27 +64,31 @@ def _claims(results: Sequence[DataSetResults], gains: Mapping[str, list[PairGain
         _converge("LACO converges faster than BERT", pairs, "BERT (w/o JE & CA)", "LACO"),
         _converge("PLCP makes it faster", pairs, "LACO", "LACO + PLCP"),
         _converge("CLCP makes it faster", pairs, "LACO", "LACO + CLCP"),
-        f"Not converged on at least one data set, being best on validation at the last check of a run: {', '.join(last) or 'no model'}.",
+        note_on_curves(results, SHOWN.curve),
     ]
 
 
 def _holds(claim: str, pairs: Sequence[PairGains], base: str, other: str, metrics: Sequence[str]) -> str:
     found = [pair for pair in pairs if (pair.base, pair.other) == (base, other)]
+    if not found:
+        return f"{claim}: not compared."
     parts = []
     for metric in metrics:
-        spreads = [pair.gains[metric] for pair in found if metric in pair.gains]
-        better = sum(is_better(metric, spread.mean) for spread in spreads)
-        beyond = [spread for spread in spreads if spread.sd is not None and abs(spread.mean) > spread.sd]
-        clear = sum(is_better(metric, spread.mean) for spread in beyond)
+        gains = [pair.gains[metric] for pair in found if metric in pair.gains]
+        better = sum(is_better(metric, gain.mean) for gain in gains)
+        holds = [gain for gain in gains if gain.holds]
+        for_it = sum(is_better(metric, gain.mean) for gain in holds)
         parts.append(
-            f"{HEADINGS[metric]} on {better} of {len(spreads)} data sets, by more than the deviation over seeds on {clear}"
-            + (f" (worse by more on {len(beyond) - clear})" if len(beyond) > clear else "")
+            f"{HEADINGS[metric]} better on {better} of {len(gains)} data sets, which holds on {for_it}"
+            + (f" (that it is worse holds on {len(holds) - for_it})" if len(holds) > for_it else "")
         )
     return f"{claim}: {'; '.join(parts)}."
 
 
 def _converge(claim: str, pairs: Sequence[PairGains], base: str, other: str) -> str:
     steps = [pair.steps for pair in pairs if (pair.base, pair.other) == (base, other) and pair.steps[0] is not None]
+    if not steps:
+        return f"{claim}: not compared."
     fewer = sum(second is not None and second < first for first, second in steps)
     equal = sum(second == first for first, second in steps)
     return f"{claim}: fewer steps on {fewer} of {len(steps)} data sets, as many on {equal}."

@@ -1,7 +1,9 @@
 """Pairs of rows over runs of the same seed: what the second adds to the first, on the test split and in convergence."""
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from result_table import (
     CURVE_METRIC,
@@ -12,14 +14,28 @@ from result_table import (
     RANKINGS,
     RowResults,
     Shown,
-    Spread,
     mean_curve,
 )
 
-__all__ = ["REACHED", "DataSetResults", "PairGains", "best_at_the_end", "gain_table", "gains_of", "is_better"]
+__all__ = [
+    "INTERVAL",
+    "REACHED",
+    "DataSetResults",
+    "Gain",
+    "PairGains",
+    "gain_table",
+    "gains_of",
+    "is_better",
+    "note_on_curves",
+]
 
 # Convergence is measured by the steps to this share of the best value that the first row reaches.
 REACHED = 0.95
+# What ± means in a comparison.
+INTERVAL = (
+    "± half of the 95 % t interval of that mean (of three seeds 2.5 standard deviations, of two 9). A difference holds where the interval "
+    "leaves out 0; three seeds show large differences alone, and a single one none"
+)
 
 
 @dataclass(frozen=True)
@@ -30,14 +46,48 @@ class DataSetResults:
         name: Name of the table.
         title: Its heading.
         rows: Its rows with their runs.
+        not_compared: Names of rows whose differences to others would mean nothing.
+        remarks: What else is to be said of the table.
     """
 
     name: str
     title: str
     rows: Sequence[RowResults]
+    not_compared: Sequence[str] = ()
+    remarks: Sequence[str] = ()
 
     def row(self, name: str) -> RowResults:
         return next(row for row in self.rows if row.name == name)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Mean of paired differences, with what their spread says of it; a single pair has no spread.
+
+    Attributes:
+        mean: The mean.
+        sd: Sample standard deviation of the differences.
+        half_width: Half of the 95 % t interval of the mean.
+    """
+
+    mean: float
+    sd: float | None = None
+    half_width: float | None = None
+
+    @classmethod
+    def of(cls, differences: Sequence[float]) -> "Gain":
+        mean, count = statistics.fmean(differences), len(differences)
+        if count == 1:
+            return cls(mean)
+        from scipy.special import stdtrit
+
+        sd = statistics.stdev(differences)
+        return cls(mean, sd, float(stdtrit(count - 1, 0.975)) * sd / count**0.5)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.half_width is not None and abs(self.mean) > self.half_width
 
 
 @dataclass(frozen=True)
@@ -48,7 +98,7 @@ class PairGains:
         base: Title of the first row.
         other: Title of the second.
         seeds: Seeds that both rows have.
-        gains: Metric → difference over these seeds, in points of 100 where the metric is a share.
+        gains: Metric → differences over these seeds, in points of 100 where the metric is a share.
         steps: Steps until the mean validation curve reaches `REACHED` of the best value of the first row, of the first and of the
             second; None where it never does.
     """
@@ -56,7 +106,7 @@ class PairGains:
     base: str
     other: str
     seeds: list[int]
-    gains: dict[str, Spread]
+    gains: dict[str, Gain]
     steps: tuple[int | None, int | None]
 
 
@@ -64,8 +114,8 @@ def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]], shown: S
     """The gains of all pairs that have runs of a common seed."""
     found, there = [], {row.name for row in results.rows}
     for first, second in pairs:
-        if not {first, second} <= there:
-            continue  # a row that only other tables have
+        if not {first, second} <= there or {first, second} & set(results.not_compared):
+            continue  # a row that only other tables have, or one that says nothing
         base, other = results.row(first), results.row(second)
         runs = [{run["seed"]: run for run in row.runs} for row in (base, other)]
         if not (seeds := sorted(runs[0].keys() & runs[1].keys())):
@@ -74,7 +124,7 @@ def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]], shown: S
             metric for metric in shown.metrics if all(metric in run["metrics"]["test"] for of in runs for run in of.values())
         ]
         gains = {
-            metric: Spread.of(
+            metric: Gain.of(
                 [
                     _scale(metric) * (runs[1][seed]["metrics"]["test"][metric] - runs[0][seed]["metrics"]["test"][metric])
                     for seed in seeds
@@ -103,14 +153,24 @@ def gain_table(gains: Sequence[PairGains], metrics: Sequence[str] = METRICS, nam
     return "\n".join(lines)
 
 
-def _signed(spread: Spread) -> str:
-    return f"{spread.mean:+.2f}" + (f" ± {spread.sd:.2f}" if spread.sd is not None else "")
+def _signed(gain: Gain) -> str:
+    return f"{gain.mean:+.2f}" + (f" ± {gain.half_width:.2f}" if gain.half_width is not None else "")
 
 
-def best_at_the_end(row: RowResults, metric: str = CURVE_METRIC) -> bool:
-    """Whether some run has its best validation value at its last check."""
-    curves = [[point[metric] for point in run["validation_curve"]] for run in row.runs if run["validation_curve"]]
-    return any(curve.index(max(curve)) == len(curve) - 1 for curve in curves if len(curve) > 1)
+def note_on_curves(results: Sequence[DataSetResults], metric: str = CURVE_METRIC) -> str:
+    """How many runs are best at their last check, and what that does not say."""
+    curves = {of.name: [_curve(run, metric) for row in of.rows for run in row.runs] for of in results}
+    curves = {name: [curve for curve in of if len(curve) > 1] for name, of in curves.items()}
+    last = {name: sum(curve.index(max(curve)) == len(curve) - 1 for curve in of) for name, of in curves.items()}
+    counts = ", ".join(f"{name} {last[name]} of {len(of)}" for name, of in curves.items())
+    return (
+        f"Runs that are best on validation at their last check: {sum(last.values())} of {sum(map(len, curves.values()))} ({counts}). Where the "
+        "learning rate falls to 0 the end of a curve is flat, so this is no sign that epochs are missing."
+    )
+
+
+def _curve(run: Mapping[str, Any], metric: str) -> list[float]:
+    return [point[metric] for point in run["validation_curve"]]
 
 
 def is_better(metric: str, gain: float) -> bool:

@@ -36,7 +36,7 @@ from laco_comparison import write_laco_comparison
 from pair_gains import DataSetResults
 from paper_values import paper_values
 from result_table import RowResults, write_table
-from tables import COMPARISONS, TABLES, Row, Table
+from tables import COMPARISONS, TABLES, Comparison, Row, Table
 
 __all__ = ["main", "missing_runs", "results_of", "run_row", "run_table"]
 
@@ -59,7 +59,12 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     choices = sorted({*TABLES, *COMPARISONS})
     parser.add_argument("--table", choices=choices, default="demo", help="Table to make, or comparison of several tables.")
-    parser.add_argument("--scale", choices=["cpu", "paper"], default="cpu", help="Which tables of a comparison.")
+    parser.add_argument(
+        "--scale",
+        choices=sorted({scale for comparison in COMPARISONS.values() for scale in comparison.tables}),
+        default="cpu",
+        help="Which tables of a comparison: cpu for two cores; large for a GPU, with settings of ours; paper with the paper's.",
+    )
     parser.add_argument("--datasets", nargs="+", metavar="NAME", help="Only these tables of a comparison; by default all.")
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="Run only these rows; by default all.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="Seeds of each row.")
@@ -80,7 +85,7 @@ def main(argv: list[str] | None = None) -> None:
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     comparison = COMPARISONS.get(arguments.table)
     try:
-        names = comparison.tables[arguments.scale] if comparison is not None else (arguments.table,)
+        names = _tables_of(comparison, arguments.scale) if comparison is not None else (arguments.table,)
         for name in _chosen(names, arguments.datasets):
             run_table(
                 TABLES[name],
@@ -99,6 +104,12 @@ def main(argv: list[str] | None = None) -> None:
             logger.info(write(comparison, [of for of in results if any(row.runs for row in of.rows)], stem))
     except (RuntimeError, ValueError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
+
+
+def _tables_of(comparison: Comparison, scale: str) -> tuple[str, ...]:
+    if scale not in comparison.tables:
+        raise ValueError(f"This comparison has no scale {scale}, but {', '.join(comparison.tables)}.")
+    return comparison.tables[scale]
 
 
 def _chosen(names: tuple[str, ...], wanted: list[str] | None) -> list[str]:
@@ -168,7 +179,7 @@ def run_table(
     if not any(row.runs for row in results.rows):
         logger.info(f"There is no result in {results_dir} yet, so no table is written.")
         return
-    logger.info(write_table(table.title, results.rows, results_dir.parent / table.name, table.shown))
+    logger.info(write_table(table.title, results.rows, results_dir.parent / table.name, table.shown, table.remarks))
 
 
 def results_of(table: Table, seeds: list[int], results_dir: Path, skipped: dict[str, str] | None = None) -> DataSetResults:
@@ -195,7 +206,7 @@ def results_of(table: Table, seeds: list[int], results_dir: Path, skipped: dict[
         )
         for row in table.rows
     ]
-    return DataSetResults(table.name, table.title, rows)
+    return DataSetResults(table.name, table.title, rows, table.not_compared, table.remarks)
 
 
 def missing_runs(row: Row, seeds: list[int], results_dir: Path) -> list[int]:

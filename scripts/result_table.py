@@ -164,7 +164,13 @@ def columns_of(row: RowResults, metrics: Sequence[str] = METRICS) -> dict[str, S
     return columns
 
 
-def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None, shown: Shown = RANKINGS) -> str:
+def markdown(
+    title: str,
+    rows: Sequence[RowResults],
+    picture: str | None = None,
+    shown: Shown = RANKINGS,
+    remarks: Sequence[str] = (),
+) -> str:
     """The table, what its numbers mean, and what is missing.
 
     Args:
@@ -172,12 +178,16 @@ def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None,
         rows: Rows in order; at least one has a run.
         picture: File name of the validation curves.
         shown: Its columns.
+        remarks: What is to be said of it besides.
     """
-    cells = {row.name: _cells(columns_of(row, shown.metrics)) for row in rows}
+    spreads = {row.name: columns_of(row, shown.metrics) for row in rows}
+    cells = {row.name: _cells(spreads[row.name]) for row in rows}
     columns = [*shown.metrics, TRAIN_KL, SECONDS, MEMORY, PARAMETERS]
     columns = [column for column in columns if any(column in of_row for of_row in cells.values())]
     for column in columns:
-        _make_best_bold(cells, column)
+        best = _best(rows, {name: of_row.get(column) for name, of_row in spreads.items()}, column)
+        if best is not None:
+            cells[best][column] = f"**{cells[best][column]}**"
     heading = ["model", *(HEADINGS[column] for column in columns), "runs"]
     table = [f"| {' | '.join(heading)} |", "| --- |" + " ---: |" * (len(heading) - 1)]
     for row in rows:
@@ -197,7 +207,7 @@ def markdown(title: str, rows: Sequence[RowResults], picture: str | None = None,
                 for column in columns
             ]
             table.append(f"| {' | '.join([f'… in the {paper} paper', *values, NOTHING])} |")
-    parts = [f"# {title}", "\n".join(table), *notes_on(rows)]
+    parts = [f"# {title}", "\n".join(table), *remarks, *notes_on(rows)]
     if picture:
         parts.append(f"![{HEADINGS[shown.curve]} on validation]({picture})")
     return "\n\n".join(parts) + "\n"
@@ -214,17 +224,28 @@ def _cells(columns: Mapping[str, Spread]) -> dict[str, str]:
     return cells
 
 
-def _make_best_bold(cells: dict[str, dict[str, str]], column: str) -> None:
-    """By the means as they are shown, so that rows that look equal are both bold."""
-    if column in NEVER_BEST:
-        return
-    means = {name: float(of_row[column].split()[0]) for name, of_row in cells.items() if column in of_row}
-    if column not in (SECONDS, MEMORY, PARAMETERS) and len(means) < sum(bool(of_row) for of_row in cells.values()):
-        return  # the best may be one that was not measured
-    best = (min if column in LOWER_IS_BETTER else max)(means.values(), default=None)
-    for name, mean in means.items():
-        if mean == best:
-            cells[name][column] = f"**{cells[name][column]}**"
+def _best(rows: Sequence[RowResults], spreads: Mapping[str, Spread | None], column: str) -> str | None:
+    """Name of the row that is ahead of all others by more than their deviations together; None where there is none."""
+    found = {row.name: spreads[row.name] for row in rows if row.runs}
+    known = {name: spread for name, spread in found.items() if spread is not None}
+    if column in NEVER_BEST or len(known) < 2 or (column not in (SECONDS, MEMORY, PARAMETERS) and len(known) < len(found)):
+        return None  # the best may be one that was not measured
+    # One run of a row with seeds may be as far from its mean as the most uncertain row; one that no seed changes is exact.
+    largest = max((spread.sd for spread in known.values() if spread.sd is not None), default=None)
+    exact = {row.name for row in rows if column == PARAMETERS or all(run["seed"] is None for run in row.runs)}
+    deviations = {
+        name: 0.0 if name in exact else largest if spread.sd is None else spread.sd for name, spread in known.items()
+    }
+    if None in deviations.values():
+        return None
+    sign = -1 if column in LOWER_IS_BETTER else 1
+    first = max(known, key=lambda name: sign * known[name].mean)
+    ahead = all(
+        sign * (known[first].mean - spread.mean) > deviations[first] + deviations[name]
+        for name, spread in known.items()
+        if name != first
+    )
+    return first if ahead else None
 
 
 def as_json(title: str, rows: Sequence[RowResults], shown: Shown = RANKINGS) -> dict[str, Any]:
@@ -285,7 +306,9 @@ def mean_curve(runs: Sequence[Mapping[str, Any]], metric: str = CURVE_METRIC) ->
     return [(step, statistics.fmean(curve[step] for curve in curves)) for step in steps]
 
 
-def write_table(title: str, rows: Sequence[RowResults], stem: Path, shown: Shown = RANKINGS) -> str:
+def write_table(
+    title: str, rows: Sequence[RowResults], stem: Path, shown: Shown = RANKINGS, remarks: Sequence[str] = ()
+) -> str:
     """Write ``<stem>.md``, ``.json`` and ``.png``.
 
     Returns:
@@ -294,6 +317,6 @@ def write_table(title: str, rows: Sequence[RowResults], stem: Path, shown: Shown
     names = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in ("md", "json", "png")}
     plot_validation_curves(title, rows, names["png"], shown.curve)
     names["json"].write_text(json.dumps(as_json(title, rows, shown), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    text = markdown(title, rows, picture=names["png"].name, shown=shown)
+    text = markdown(title, rows, names["png"].name, shown, remarks)
     names["md"].write_text(text, encoding="utf-8")
     return text

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from data_cuts import cut_to_frequent_labels, with_label_names
+from data_cuts import with_label_names
 from result_table import RANKINGS, SET_METRICS, Line, Shown
 
 __all__ = ["COMPARISONS", "TABLES", "Comparison", "Row", "Table"]
@@ -47,9 +48,10 @@ class Table:
         rows: The rows.
         recipes: Folder of their recipes.
         word_vectors: Whether the families of words start from pretrained vectors, which must be given then.
-        frequent_labels: Keep only so many labels, the most frequent ones, and the documents that have any of them; None for all.
         label_names: Column of the labels' names; by default ``name``.
         shown: Columns and curve.
+        not_compared: Names of rows whose differences to others would mean nothing; a remark says why.
+        remarks: What is to be said below the table.
     """
 
     name: str
@@ -58,16 +60,17 @@ class Table:
     rows: tuple[Row, ...]
     recipes: Path
     word_vectors: bool = False
-    frequent_labels: int | None = None
     label_names: str | None = None
     shown: Shown = RANKINGS
+    not_compared: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def dataset_in(self, data_dir: Path | None, cuts: Path | None = None) -> str:
         """What the scripts take as ``--dataset``.
 
         Args:
             data_dir: Folder that holds the data set's folder.
-            cuts: Where to write a data set with fewer labels.
+            cuts: Where to write a data set whose labels have other names.
 
         Raises:
             ValueError: If the data set is a folder and is not there.
@@ -80,10 +83,6 @@ class Table:
                 f"Table {self.name!r} is made on the data set {self.dataset}, but there is no folder {folder}. Say with --data_dir "
                 "in which folder it lies."
             )
-        if self.frequent_labels is not None:
-            folder = cut_to_frequent_labels(
-                folder, (cuts or Path()) / f"{self.dataset}-{self.frequent_labels}", self.frequent_labels
-            )
         if self.label_names is not None:
             folder = with_label_names(folder, (cuts or Path()) / f"{self.dataset}-{self.label_names}", self.label_names)
         return str(folder)
@@ -95,15 +94,18 @@ class Comparison:
 
     Attributes:
         title: Heading.
-        tables: Names of the tables, for each scale: ``cpu`` for two cores and some hours, ``paper`` for the sizes of the paper.
+        tables: Names of the tables, for each scale: ``cpu`` for two cores and some hours; ``large`` for a GPU, with settings of ours;
+            ``paper`` with the settings of the paper.
         pairs: Names of the rows that are compared, such as without and with CorNet.
         of_sets: Whether it is about predicted sets (LACO), and not about rankings (CorNet).
+        remarks: What is to be said below the claims.
     """
 
     title: str
     tables: dict[str, tuple[str, ...]]
     pairs: tuple[tuple[str, str], ...]
     of_sets: bool = False
+    remarks: tuple[str, ...] = ()
 
 
 SVM = Row("svm", "Linear SVM (TF-IDF)", Line("tab:gray", "dashed"), script="linear_peer.py", seeded=False)
@@ -149,14 +151,14 @@ XMLRNN = Row("xmlrnn", "XML-RNN", Line("tab:brown", "dotted"))
 ATTENTIONXML_LARGE = Row("attentionxml-large", "AttentionXML (sizes of its own paper)", Line("tab:pink", "dotted"))
 
 
-def _on(dataset: str, title: str, rows: tuple[Row, ...], word_vectors: bool = False) -> Table:
-    return Table(dataset, title, dataset, rows, SCRIPTS / "recipes" / dataset, word_vectors)
+def _on(dataset: str, title: str, rows: tuple[Row, ...], **settings: Any) -> Table:
+    return Table(dataset, title, dataset, rows, SCRIPTS / "recipes" / dataset, **settings)
 
 
-def _sets_on(name: str, dataset: str, title: str, rows: tuple[Row, ...], frequent_labels: int | None = None) -> Table:
+def _sets_on(name: str, dataset: str, title: str, rows: tuple[Row, ...], **said: tuple[str, ...]) -> Table:
     """A table of predicted sets, with LACO's metrics; its curves are figure 3 of LACO."""
     shown = Shown(SET_METRICS, "micro_f1")
-    return Table(name, title, dataset, rows, SCRIPTS / "recipes" / name, frequent_labels=frequent_labels, shown=shown)
+    return Table(name, title, dataset, rows, SCRIPTS / "recipes" / name, shown=shown, **said)
 
 
 def _published(dataset: str, title: str, *rows: Row) -> Table:
@@ -167,7 +169,12 @@ def _published(dataset: str, title: str, *rows: Row) -> Table:
 TABLES = {
     "demo": _on("demo", "Demo data set (Debian package descriptions)", (SVM, *MODELS, MINILM)),
     "cooking-stackexchange": _on("cooking-stackexchange", "Cooking Stack Exchange (titles of questions)", (SVM, *MODELS)),
-    "reuters-21578": _on("reuters-21578", "Reuters-21578", (SVM, *MODELS)),
+    "reuters-21578": _on(
+        "reuters-21578",
+        "Reuters-21578",
+        (SVM, *MODELS),
+        remarks=("P@5 cannot exceed 24.8: documents have 1.24 labels.",),
+    ),
     "debtags": _on("debtags", "Debtags (Debian package descriptions)", (SVM, *MODELS, MINILM)),
     "llms4subjects-en": _on("llms4subjects-en", "LLMs4Subjects (library records, English)", (SVM, *MODELS)),
     "eurlex-4k": _published("eurlex-4k", "EUR-Lex-4K", *MODELS, XMLRNN),
@@ -176,9 +183,20 @@ TABLES = {
     "wiki10-31k": _published("wiki10-31k", "Wiki10-31K", MODELS[6], XMLRNN),
     "rcv1": _published("rcv1", "RCV1", MODELS[6], XMLRNN),
     "wikilshtc": _published("wikilshtc", "WikiLSHTC", MODELS[6], XMLRNN),
-    "laco-reuters-21578": _sets_on("laco-reuters-21578", "reuters-21578", "LACO on Reuters-21578", LACO_ON_MINILM),
-    "laco-debtags-54": _sets_on(
-        "laco-debtags-54", "debtags", "LACO on the 54 most frequent labels of debtags", LACO_ON_MINILM, frequent_labels=54
+    "laco-reuters-21578": _sets_on(
+        "laco-reuters-21578",
+        "reuters-21578",
+        "LACO on Reuters-21578",
+        LACO_ON_MINILM,
+        not_compared=("bert", "without-ca"),
+        remarks=(
+            "BERT and LACO w/o CA are not compared with the others. The CLS vector of the same three layers, frozen, with a logistic "
+            "regression reaches micro F1 76.3 on these documents (measured once beside the package), and the row 62.4: 188 steps at these rates "
+            "leave it below its own features, so a difference to it says nothing. LACO w/o CA has the same head and the same fault.",
+            "What these data can show: documents have 1.23 labels, and 15 % of them have two or more, so PLCP is masked for the others. "
+            "Of the 22 rarest labels (group 4) none has more than 2 of the training documents that are used and 7 have none. A linear SVM on "
+            "TF-IDF (C = 1, 2 seconds, measured once beside the package) has P@1 90.7, nDCG@5 93.7, micro F1 78.1 and macro F1 22.4.",
+        ),
     ),
     "aapd": _sets_on("aapd", "aapd", "LACO on AAPD (54 labels)", LACO_ON_BERT),
     "rcv1-v2": _sets_on("rcv1-v2", "rcv1-v2", "LACO on RCV1-V2 (103 labels)", LACO_ON_BERT),
@@ -196,6 +214,13 @@ TABLES = {
             ),
         ),
         label_names="name_en",
+        remarks=(
+            "Label names are English for 56 % of the training labels and German for the others. Of the gold labels 57 % have an English name in "
+            "training, 64 % in validation and 32 % in test, so on test names say less of the labels than on the texts that the share of votes "
+            "was chosen on.",
+            "The generator's settings were not chosen: with its similarities squared its ranking has nDCG@5 42.90 on test, and with 0.3 times "
+            "the similarity of text and label name added to that 44.09 (measured once beside the package).",
+        ),
     ),
     "label-head": Table(
         name="label-head",
@@ -220,12 +245,16 @@ TABLES = {
 COMPARISONS = {
     "cornet-2": Comparison(
         title="What CorNet adds (CorNet, tables 2 to 4, on other data)",
-        tables={"cpu": ("cooking-stackexchange", "reuters-21578", "demo"), "paper": ("debtags", "llms4subjects-en")},
+        tables={"cpu": ("cooking-stackexchange", "reuters-21578", "demo"), "large": ("debtags", "llms4subjects-en")},
         pairs=tuple((row.name, f"cornet-{row.name}") for row in MODELS if not row.name.startswith("cornet-")),
+        remarks=(
+            "AttentionXML is the only model here that has no bias per label, and CorNet's last layer brings one: its gain may be that of the "
+            "bias alone.",
+        ),
     ),
     "laco": Comparison(
         title="What LACO and its parts add (LACO, tables 2, 4, 5 and 6 and figures 2 and 3, on other data)",
-        tables={"cpu": ("laco-reuters-21578", "laco-debtags-54"), "paper": ("aapd", "rcv1-v2")},
+        tables={"cpu": ("laco-reuters-21578",), "paper": ("aapd", "rcv1-v2")},
         pairs=(
             ("bert", "laco"),
             ("bert-short", "laco"),

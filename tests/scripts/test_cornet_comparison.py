@@ -4,7 +4,7 @@ import pytest
 
 import reproduce
 from cornet_comparison import write_comparison
-from pair_gains import DataSetResults, gains_of
+from pair_gains import DataSetResults, Gain, gains_of
 from result_table import METRICS, Line, RowResults
 from tables import COMPARISONS, TABLES, Comparison, Row, Table
 
@@ -37,8 +37,26 @@ def test_gains_are_means_over_pairs_of_the_same_seed():
     )
     (pair,) = gains_of(of, PAIRS)
     assert pair.seeds == [1, 2]  # the third has no partner
-    assert pair.gains["P@1"].mean == pytest.approx(3.0) and pair.gains["P@1"].sd == pytest.approx(2**0.5)
+    gain = pair.gains["P@1"]  # 2 and 4
+    assert gain.mean == pytest.approx(3.0) and gain.sd == pytest.approx(2**0.5)
+    assert (
+        gain.half_width == pytest.approx(12.706, abs=1e-3) and not gain.holds
+    )  # t of one degree of freedom, times 2**0.5 / 2**0.5
     assert pair.steps == (20, 20)  # 95 % of 0.40: without CorNet and with it at the second check
+
+
+@pytest.mark.parametrize(
+    ("differences", "half_width", "holds"),
+    [
+        ([1.0, 2.0, 3.0], 4.3027 / 3**0.5, False),
+        ([2.0, 3.0, 4.0], 4.3027 / 3**0.5, True),
+        ([-1, -1, -1.5, -1, -1], 0.2776, True),
+    ],
+)
+def test_a_difference_holds_where_its_t_interval_leaves_out_0(differences, half_width, holds):
+    gain = Gain.of(differences)
+    assert gain.half_width == pytest.approx(half_width, rel=1e-3) and gain.holds == holds
+    assert not Gain.of([5.0]).holds  # of one pair nothing is known
 
 
 def test_steps_are_fewer_where_the_curve_rises_faster_and_none_where_it_stays_below():
@@ -52,7 +70,7 @@ def test_pairs_without_a_common_seed_are_left_out():
 
 
 def test_claims_are_counted_and_everything_is_written(tmp_path):
-    comparison = Comparison("What it adds", {"cpu": ("toy", "other")}, PAIRS)
+    comparison = Comparison("What it adds", {"cpu": ("toy", "other")}, PAIRS, remarks=("A caveat.",))
     found = [
         results("toy", [run(1, 0.5, [0.1, 0.4])], [run(1, 0.52, [0.39, 0.4], **{"P@1": 0.51, "PSP@1": 0.4})]),
         results("other", [run(1, 0.5, [0.1, 0.4])], []),
@@ -62,14 +80,14 @@ def test_claims_are_counted_and_everything_is_written(tmp_path):
     assert "| Base | +1.00 | +2.00 |" in text and "20 → 10" in text
     assert f"ahead in {len(METRICS) - 1} of {len(METRICS)} cells" in text
     assert "Not ahead: Base PSP@1 on toy (-10.00)." in text
-    assert "Of the 0 cells with several seeds it is ahead by more than their standard deviation in 0 and behind" in text
+    assert "Of the 0 cells with several seeds the interval leaves out 0 in 0: it is ahead in 0 and behind in 0." in text
     assert "P@5 gains, and more than P@1, in 1 of 1 pairs; in 0 neither gains" in text
     assert "of 1 pairs 1 reach the goal in fewer steps, 0 at the same check and 0 later" in text
     assert "the highest nDCG@5 on 0 of 1 data sets on which all models have run (toy: CorNetBase)" in text
-    assert "at the last check of a run: Base, CorNetBase." in text
+    assert "at their last check: 3 of 3 (toy 2 of 2, other 1 of 1)." in text and "- A caveat." in text
     assert "No pair of runs yet." in text
     stored = json.loads((tmp_path / "cornet-2-cpu.json").read_text(encoding="utf-8"))
-    assert stored["gains"]["toy"][0]["gains"]["P@1"] == {"mean": pytest.approx(1.0), "sd": None}
+    assert stored["gains"]["toy"][0]["gains"]["P@1"] == {"mean": pytest.approx(1.0), "sd": None, "half_width": None}
     assert (tmp_path / "cornet-2-cpu.png").stat().st_size > 10_000
 
 
@@ -79,21 +97,22 @@ def test_cells_are_clear_beyond_the_spread_of_several_seeds_and_losses_are_no_ga
     found = [
         results(
             "toy",
-            [run(1, 0.50, [0.4, 0.3]), run(2, 0.52, [0.4, 0.3])],
-            [run(1, 0.55, [0.4, 0.3], **worse), run(2, 0.58, [0.4, 0.3], **worse)],
+            [run(1, 0.50, [0.4, 0.3]), run(2, 0.501, [0.4, 0.3])],
+            [run(1, 0.55, [0.4, 0.3], **worse), run(2, 0.552, [0.4, 0.3], **worse)],
         )
     ]
     text = write_comparison(comparison, found, tmp_path / "x")
     count = len(METRICS)
     assert (
-        f"Of the {count} cells with several seeds it is ahead by more than their standard deviation in {count - 2} and behind by"
-        in text
+        f"Of the {count} cells with several seeds the interval leaves out 0 in {count}: it is ahead in {count - 2}" in text
     )
-    assert "by more in 2. Not ahead: Base P@1 on toy (-11.00), Base P@5 on toy (-6.00)." in text
+    assert (
+        f"(Base on toy {count - 2}) and behind in 2. Not ahead: Base P@1 on toy (-10.05), Base P@5 on toy (-5.05)." in text
+    )
     # P@5 loses less than P@1, which is no gain.
     assert "P@5 gains, and more than P@1, in 0 of 1 pairs; in 1 neither gains" in text
     assert "0 reach the goal in fewer steps, 1 at the same check and 0 later" in text
-    assert "at the last check of a run: no model." in text
+    assert "at their last check: 0 of 4 (toy 0 of 4)." in text
 
 
 def test_a_curve_without_checks_reaches_nothing(tmp_path):
@@ -140,3 +159,5 @@ def test_a_comparison_makes_its_tables_and_then_compares_them(tmp_path, monkeypa
     assert done[2:] == [("one", "base", 1, "one"), ("one", "cornet", 1, "one")]  # what is there is not run again
     with pytest.raises(SystemExit, match="no data set three here, but one, two"):
         reproduce.main([*arguments, "--datasets", "three"])
+    with pytest.raises(SystemExit, match="This comparison has no scale large, but cpu, paper"):
+        reproduce.main([*arguments, "--scale", "large"])

@@ -10,16 +10,19 @@ import filelock
 import pytest
 import yaml
 
+import cornet_comparison
+import laco_comparison
 import reproduce
 from hf_xmtc import BertXMLConfig
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.recipe import parse_recipe
 from paper_values import paper_values
 from reproduce import missing_runs, run_row, run_table
-from result_table import METRICS, TRAIN_KL, Line
+from result_table import METRICS, TRAIN_KL, Line, as_json, markdown
 from tables import COMPARISONS, TABLES, Row, Table
 
 RECIPES = sorted((Path(reproduce.__file__).parent / "recipes").rglob("*.yaml"))
+RESULTS = Path(reproduce.__file__).parent / "results"
 LINE = Line("tab:blue", "solid")
 
 
@@ -261,10 +264,53 @@ def test_recipes_of_bertxml_have_the_numerics_of_the_authors(dataset, row, tmp_p
         assert getattr(ours, field) == getattr(authors, field), field
 
 
+PUBLISHED = ("eurlex-4k", "amazoncat-13k", "wiki-500k", "wiki10-31k", "rcv1", "wikilshtc")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in RECIPES if path.parent.name in PUBLISHED], ids=lambda path: str(path.parts[-2:])
+)
+def test_recipes_of_published_data_have_what_the_authors_code_has(path):
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert settings["adam_epsilon_uncorrected"] and settings["lr_scheduler_type"] == "constant"
+    assert settings["train_sampling_strategy"] == "random"
+    assert settings["word_splitting"] == ("whitespace" if path.parent.name == "eurlex-4k" else "nltk")
+    config_class, _ = family_named(settings["model_family"])
+    if settings["model_family"] != "bertxml":
+        assert config_class(num_labels=3, **settings["config_overrides"]).embedding_initializer_range == 0.577
+    if path.parent.name.startswith("wiki") and path.parent.name != "wiki10-31k":
+        assert (settings["propensity_a"], settings["propensity_b"]) == (0.5, 0.4)
+    else:
+        assert not {"propensity_a", "propensity_b"} & set(settings)
+
+
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
 def test_every_neural_row_has_a_recipe_and_the_other_way_round(table):
     names = {row.name for row in table.rows if row.has_recipe}
     assert names == {path.stem for path in table.recipes.glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if (RESULTS / f"{name}.md").exists()])
+def test_pages_are_what_their_results_make(name):
+    table = TABLES[name]
+    reproduce._refuse_mixed_results(table, RESULTS / name)  # and their recipes are those of today
+    found = reproduce.results_of(table, [1, 2, 3], RESULTS / name)
+    page = markdown(table.title, found.rows, f"{name}.png", table.shown, table.remarks)
+    assert (RESULTS / f"{name}.md").read_text(encoding="utf-8") == page
+    assert json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) == as_json(
+        table.title, found.rows, table.shown
+    )
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_pages_of_comparisons_are_what_their_results_make(name, tmp_path, monkeypatch):
+    comparison = COMPARISONS[name]
+    module = laco_comparison if comparison.of_sets else cornet_comparison
+    monkeypatch.setattr(module, "_plot", lambda *arguments: None)
+    found = [reproduce.results_of(TABLES[table], [1, 2, 3], RESULTS / table) for table in comparison.tables["cpu"]]
+    write = module.write_laco_comparison if comparison.of_sets else module.write_comparison
+    page = write(comparison, found, tmp_path / f"{name}-cpu")
+    assert (RESULTS / f"{name}-cpu.md").read_text(encoding="utf-8") == page
 
 
 PAIRS = [

@@ -49,31 +49,47 @@ def test_mean_and_sample_deviation_over_seeds():
 
 
 def test_cells_are_per_cent_with_the_deviation_and_the_best_is_bold():
-    text = markdown("T", [row("a", [result(1, 0.5), result(2, 0.6)]), row("b", [result(None, 0.61, seconds=7.4)])])
+    text = markdown("T", [row("a", [result(1, 0.5), result(2, 0.6)]), row("b", [result(None, 0.63, seconds=7.4)])])
     assert cells(text, "A")[1] == "55.00 ± 7.07"
-    assert cells(text, "B")[1] == "**61.00**"
+    assert cells(text, "B")[1] == "**63.00**"
     assert cells(text, "A")[-3:] == ["55.00 ± 7.07", "100 ± 0", "2"]
-    assert cells(text, "B")[-3:] == ["**61.00**", "**7**", "1"]  # the shortest time is the best; no row knows its memory
+    assert cells(text, "B")[-3:] == ["**63.00**", "**7**", "1"]  # the shortest time is the best; no row knows its memory
 
 
 def test_parameters_are_in_millions_and_values_of_a_paper_stand_below_the_row():
     paper = ("CorNet", {"P@1": 86.39, "nDCG@5": 71.24})
     with_paper = dataclasses.replace(row("a", [result(1, 0.5, parameters=8_261_716)]), paper=paper)
     text = markdown("T", [with_paper, row("b", [result(1, 0.4)])])
-    assert cells(text, "A")[-2:] == ["**8.3**", "1"] and cells(text, "B")[-2] == "–"
+    assert cells(text, "A")[-2:] == ["8.3", "1"] and cells(text, "B")[-2] == "–"
     published = cells(text, "… in the CorNet paper")
     assert published[1] == "86.39" and published.count("–") == len(published) - 3
 
 
-def test_rows_that_look_equal_are_both_bold():
-    text = markdown("T", [row("a", [result(1, 0.50001)]), row("b", [result(1, 0.5)])])
-    assert cells(text, "A")[1] == cells(text, "B")[1] == "**50.00**"
+@pytest.mark.parametrize(
+    ("others", "is_bold"),
+    [
+        ([result(1, 0.50), result(2, 0.60)], False),  # 60.5 ± 0.7 against 55 ± 7.1
+        ([result(1, 0.50), result(2, 0.52)], True),  # against 51 ± 1.4
+        ([result(1, 0.59)], True),  # a single seed: ± 0.7 as the other
+        ([result(1, 0.592)], False),
+        ([result(None, 0.597)], True),  # no seed: exact
+    ],
+)
+def test_the_best_is_bold_only_beyond_both_deviations(others, is_bold):
+    text = markdown("T", [row("a", [result(1, 0.60), result(2, 0.61)]), row("b", others, num_wanted=3)])
+    assert (cells(text, "A")[1] == "**60.50 ± 0.71**") == is_bold and cells(text, "B")[1][0] != "*"
+
+
+def test_where_no_spread_is_known_nothing_is_bold():
+    text = markdown("T", [row("a", [result(1, 0.50)]), row("b", [result(1, 0.9)])])
+    assert "*" not in cells(text, "A")[1] + cells(text, "B")[1]
+    assert "**" not in "".join(cells(markdown("T", [row("a", [result(1, 0.5), result(2, 0.5)])]), "A"))  # best of one
 
 
 def test_nothing_is_bold_in_a_column_that_some_rows_lack():
-    without = result(1, 0.4)
+    without = result(None, 0.4)
     del without["metrics"]["test"]["PSP@1"]
-    text = markdown("T", [row("a", [result(1, 0.5)]), row("b", [without])])
+    text = markdown("T", [row("a", [result(None, 0.5)]), row("b", [without])])
     place = [cell.strip() for cell in text.splitlines()[2].split("|")].index("PSP@1") - 1
     assert cells(text, "A")[place] == "50.00" and cells(text, "A")[1] == "**50.00**"
 
@@ -103,6 +119,7 @@ def test_sizes_threads_and_versions_stand_below_the_table():
     assert "Data set toy: 1,234 labels; documents: train 5,000, test 70." in text
     assert "Threads: A 2." in text and "hf_xmtc 0.1.0, torch 2.13.0" in text
     assert "](t.png)" in text
+    assert markdown("T", [row("a", [result(1, 0.5)])], remarks=["Read this."]).split("\n\n")[2] == "Read this."
 
 
 def test_json_keeps_fractions_with_all_digits():
@@ -138,9 +155,9 @@ def test_three_files_are_written(tmp_path):
 
 def test_memory_is_a_column_where_runs_know_it_and_the_least_is_bold():
     rows = [
-        row("a", [result(1, 0.5, peak_memory_mb=700)]),
-        row("b", [result(1, 0.6, peak_memory_mb=900)]),
-        row("c", [result(1, 0.4)]),
+        row("a", [result(None, 0.5, peak_memory_mb=700)]),
+        row("b", [result(None, 0.6, peak_memory_mb=900)]),
+        row("c", [result(None, 0.4)]),
     ]
     assert columns_of(rows[1])["peak_memory_mb"].mean == 900 and "peak_memory_mb" not in columns_of(rows[2])
     assert "| **700** |" in markdown("T", rows) and "| 900 |" in markdown("T", rows)
@@ -166,7 +183,7 @@ def test_how_documents_were_chosen_is_said(recorded, note):
 
 def test_a_table_of_sets_has_its_metrics_and_the_lowest_hamming_loss_is_bold(tmp_path):
     def run(micro: float, hamming: float, kl: float, sets: int) -> dict:
-        found = result(1, 0.5)
+        found = result(None, 0.5)
         values = {
             **dict.fromkeys(SET_METRICS, 0.4),
             "micro_f1": micro,
@@ -196,11 +213,11 @@ def test_a_table_of_sets_has_its_metrics_and_the_lowest_hamming_loss_is_bold(tmp
 
 
 def test_what_the_parts_of_a_model_of_candidates_are_worth_stands_below_it():
-    of_candidates = result(1, 0.5)
+    of_candidates = result(None, 0.5)
     of_candidates["metrics"]["test"] |= {"generator_P@1": 0.25, "generator_nDCG@5": 0.4, "model_P@1": 0.45}
     of_candidates["metrics"]["test"] |= {"candidate_recall": 0.6875, "num_candidates": 64}
     of_candidates["train"]["generator_share"] = 0.65
-    text = markdown("T", [row("a", [of_candidates]), row("b", [result(1, 0.3)])])
+    text = markdown("T", [row("a", [of_candidates]), row("b", [result(None, 0.3)])])
     assert "Votes count in the scores by a share of 0.65, chosen on validation." in text
     assert cells(text, "… its generator alone")[1] == "25.00"
     assert cells(text, "… by its own scores alone")[1] == "45.00"
