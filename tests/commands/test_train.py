@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer, TrainerCallback
 
 import hf_xmtc.commands.train as command
 from hf_xmtc import load_xmtc_dataset
-from hf_xmtc.commands import reopening
+from hf_xmtc.commands import data_loading, reopening
 from hf_xmtc.hub.verify import check_model_folder
 from hf_xmtc.training import XMTCTrainer
 from small_corpus import WORDS, make_documents, write_corpus, write_split
@@ -231,7 +231,9 @@ def test_a_validation_split_of_its_own_is_not_said_to_be_taken_from_train(finish
 
 
 def test_data_of_the_hub_is_linked_in_the_card(train, unchecked, monkeypatch, corpus_folder, finished, tmp_path):
-    monkeypatch.setattr(command, "load_xmtc_dataset", lambda name, **settings: load_xmtc_dataset(corpus_folder, **settings))
+    monkeypatch.setattr(
+        data_loading, "load_xmtc_dataset", lambda name, **settings: load_xmtc_dataset(corpus_folder, **settings)
+    )
     train(tmp_path / "run", dataset="me/reviews", max_steps=1)
     assert json.loads((tmp_path / "run" / "recipe.json").read_text())["dataset_repo_id"] == "me/reviews"
     assert "https://huggingface.co/datasets/me/reviews" in (tmp_path / "run" / "README.md").read_text()

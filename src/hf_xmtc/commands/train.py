@@ -7,12 +7,10 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
 from datasets import DatasetDict
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 from transformers.trainer_utils import PredictionOutput
 from transformers.training_args import ParallelMode
@@ -22,29 +20,23 @@ from hf_xmtc.data import (
     dataset_statistics,
     label_counts,
     label_info_of,
-    load_xmtc_dataset,
     summarize_statistics,
     tokenize_dataset,
 )
 from hf_xmtc.hub import card_from_folder, push_folder
-from hf_xmtc.models.backbones import pretrained_config
-from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
-from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
 from hf_xmtc.training import (
     XMTCTrainer,
-    XMTCTrainingArguments,
-    estimate_memory,
     initialize_label_bias,
     initialize_label_embedding,
     plot_training_curve,
 )
 from hf_xmtc.training.label_sharding import num_parameters
-from hf_xmtc.training.option_refusals import refuse_unusable_with_model
 
 from .advice import advice_on
 from .closing_words import closing_words, words_on_thresholds
-from .document_limits import limit_documents, rows_in_data
-from .families import family_named
+from .data_loading import load_data, refuse_useless_splits
+from .document_limits import rows_in_data
+from .model_building import build_model, build_tokenizer, refuse_too_large
 from .output_folder import OutputFolder
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
 from .recipe import Recipe, parse_recipe
@@ -96,17 +88,17 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
     folder = OutputFolder(args.output_dir)
     folder.refuse_if_taken()
     with args.main_process_first(desc="loading the data"):
-        data = _load_data(recipe)
+        data = load_data(recipe)
         info = label_info_of(data)
-        tokenizer = _build_tokenizer(recipe, data)
+        tokenizer = build_tokenizer(recipe, data)
         tokenized, truncated = tokenize_dataset(data, tokenizer, recipe.data.max_length_tokens)
     statistics = dataset_statistics(data)
     say(args, summarize_statistics(statistics))
     for split, count in truncated.items():
         limit = recipe.data.max_length_tokens
         say(args, f"{split}: {count:,} of {len(data[split]):,} documents are cut at {limit} tokens.")
-    _refuse_useless_splits(statistics, args)
-    _refuse_too_large(recipe, info, tokenizer)
+    refuse_useless_splits(statistics, args)
+    refuse_too_large(recipe, info, tokenizer)
     for sentence in advice_on(recipe, info.num_labels, data):
         say(args, sentence)
     generator, of_parts = None, {}
@@ -138,7 +130,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         if args.should_save:
             folder.begin(settings)
     transformers.set_seed(args.seed)
-    model = _build_model(recipe, info, tokenizer)
+    model = build_model(recipe, info, tokenizer)
     start = recipe.model.label_embedding_start
     if start is not None or (recipe.model.reads_labels and model.config.joint_embedding):
         initialize_label_embedding(model, tokenizer, start or "text")
@@ -192,141 +184,6 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         torch.distributed.barrier()
     say(args, closing_words(folder.path, metrics))
     return folder.path
-
-
-def _refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArguments) -> None:
-    splits = statistics["splits"]
-    if "validation" not in splits and args.eval_strategy != "no":
-        raise ValueError(
-            f"{statistics['source']} has the splits {', '.join(splits)} and none for validation, on which models "
-            "are compared during training. Hold a part of train out with --validation_fraction 0.1, or train without "
-            "evaluation: --eval_strategy no --load_best_model_at_end False."
-        )
-    for name, idle in (("tune_threshold", "none"), ("tune_generator_share", False)):
-        if "validation" not in splits and getattr(args, name) != idle:
-            raise ValueError(
-                f"{name}={getattr(args, name)!r}, but {statistics['source']} has no validation split to tune it on. Hold a part of "
-                "train out with --validation_fraction 0.1, or leave it out."
-            )
-    for split, numbers in splits.items():
-        if numbers["num_documents"] == numbers["num_without_labels"]:
-            raise ValueError(
-                f"None of the {numbers['num_documents']} documents in the {split} split of {statistics['source']} has a label, "
-                "so there is nothing to learn or measure there. Leave the split out, or give its documents labels."
-            )
-
-
-def _refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Say what training will need, and stop before anything is allocated if it cannot fit."""
-    args = recipe.training
-    model = _build_model(recipe, info, tokenizer, on_meta=True)
-    refuse_unusable_with_model(args, model)
-    limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
-    if limit is not None and wanted > limit:
-        taker = f"the backbone {recipe.model.backbone}" if recipe.model.backbone else "the model"
-        counted = ", the CLS tokens included" if recipe.model.reads_cls_tokens else ""
-        raise ValueError(
-            f"max_length_tokens={wanted}, but {taker} takes {limit} tokens{counted}. "
-            f"Use --max_length_tokens {limit} or less."
-        )
-    estimate = estimate_memory(model, args, wanted)
-    say(args, estimate.describe())
-    estimate.refuse_if_too_large()
-
-
-def _load_data(recipe: Recipe) -> DatasetDict:
-    chosen = recipe.data
-    data = load_xmtc_dataset(
-        chosen.dataset,
-        label_space=chosen.label_space,
-        label_file=chosen.label_file,
-        label_format=chosen.label_format,
-        validation_fraction=chosen.validation_fraction,
-        text_column=chosen.text_column,
-        label_column=chosen.label_column,
-        revision=chosen.dataset_revision,
-    )
-    for sentence in limit_documents(data, chosen.document_limits):
-        say(recipe.training, sentence)
-    return data
-
-
-def _build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFast:
-    """The backbone's tokenizer, or one of words of the training texts; with CLS tokens in front where the family reads them."""
-    max_length = recipe.data.max_length_tokens
-    if recipe.model.backbone:
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
-        except (OSError, ValueError) as error:
-            reason = "is no folder with a pretrained encoder and its tokenizer, and could not be had from the Hub either"
-            if os.path.isdir(recipe.model.backbone):
-                reason = "is a folder from which no tokenizer can be opened"
-            raise OSError(f"backbone={recipe.model.backbone!r} {reason}: {error}") from error
-        if recipe.model.reads_cls_tokens:
-            return add_cls_tokens(tokenizer, recipe.model.num_cls_tokens, max_length=max_length)
-        check_max_length(tokenizer, max_length)
-        tokenizer.model_max_length = max_length
-        return tokenizer
-    vectors = recipe.data.word_vectors
-    return train_word_tokenizer(
-        data["train"]["text"],
-        vocab_size=recipe.data.vocab_size,
-        min_document_frequency=recipe.data.min_document_frequency,
-        max_length=max_length,
-        # A family with an encoder of transformers reads one, as a pretrained tokenizer would have it.
-        num_cls_tokens=recipe.model.num_cls_tokens if recipe.model.reads_cls_tokens else int(recipe.model.takes_backbone),
-        word_splitting=recipe.data.word_splitting,
-        frequent_first=read_vector_words(vectors) if vectors else None,
-    )
-
-
-def _build_model(
-    recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast, on_meta: bool = False
-) -> XMTCPreTrainedModel:
-    """The model with its label names; on the meta device it takes no memory."""
-    config_class, model_class = family_named(recipe.model.model_family)
-    settings = {"label_names": info.names, **recipe.model.config_settings()}
-    if recipe.model.backbone:
-        return _model_on_backbone(model_class, recipe, settings, tokenizer, on_meta)
-    config = config_class.for_tokenizer(tokenizer, **settings)
-    if getattr(config, "freeze_embeddings", False) and not recipe.data.word_vectors:
-        raise ValueError(
-            "freeze_embeddings=True, but without word_vectors the words start at random and would stay so. Add --word_vectors FILE, or "
-            "--config_overrides freeze_embeddings=false."
-        )
-    if on_meta:
-        with torch.device("meta"):
-            return model_class(config)
-    model = model_class(config)
-    if recipe.data.word_vectors:
-        vectors, found = load_word_vectors(recipe.data.word_vectors, tokenizer)
-        field = "embedding_size" if hasattr(config, "embedding_size") else "hidden_size"
-        if vectors.shape[1] != getattr(config, field):
-            raise ValueError(
-                f"The word vectors have {vectors.shape[1]} dimensions but {field}={getattr(config, field)}. "
-                f"Add --config_overrides {field}={vectors.shape[1]}."
-            )
-        say(recipe.training, f"{found:,} of {len(tokenizer):,} words start from a pretrained vector.")
-        with torch.no_grad():
-            model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
-    return model
-
-
-def _model_on_backbone(model_class, recipe: Recipe, settings: dict, tokenizer, on_meta: bool) -> XMTCPreTrainedModel:
-    chosen = recipe.model
-    if not on_meta:
-        return model_class.from_backbone(
-            chosen.backbone,
-            tokenizer=tokenizer,
-            num_layers=chosen.backbone_num_layers,
-            revision=chosen.backbone_revision,
-            seed=recipe.training.seed,
-            **settings,
-        )
-    backbone_config = pretrained_config(chosen.backbone, chosen.backbone_num_layers, revision=chosen.backbone_revision)
-    backbone_config.vocab_size = len(tokenizer)
-    with torch.device("meta"):
-        return model_class(model_class.config_class.for_backbone(backbone_config, tokenizer, **settings))
 
 
 def _evaluate(

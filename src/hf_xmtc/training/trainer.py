@@ -1,45 +1,37 @@
 """`XMTCTrainer`: transformers' Trainer with ranking metrics, weight averaging and bounded memory in evaluation."""
 
 import contextlib
-import json
-import os
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
-from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer, TrainerCallback
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainerCallback
 from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
 from hf_xmtc.data import XMTCDataCollator
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
-from .arguments import XMTCTrainingArguments, public_arguments
+from .arguments import XMTCTrainingArguments
 from .candidates import CANDIDATES, with_training_candidates
 from .document_seeds import SEEDS
 from .evaluation import Evaluation, tuned_thresholds
-from .gradient_clipping import AdaptiveGradientClipping, clip_sparse_and_dense
+from .gradient_clipping import clip_sparse_and_dense
 from .label_sharding import (
     clip_sharded,
-    gathered_weights,
-    optimizer_folder,
-    refuse_other_processes,
-    save_optimizer_part,
     spread_labels,
 )
 from .length_bucketing import LengthBucketedSampler, document_lengths
 from .optimizer_options import build_optimizer, prepared_for_training
 from .option_refusals import (
     label_options,
-    refuse_other_labels,
-    refuse_other_optimizer,
     refuse_replaced_optimizer,
     refuse_unusable_options,
 )
 from .own_functions import named_loss, refuse_unusable_functions
+from .resumable_trainer import ResumableTrainer
 from .trainer_inputs import every_document_in_order, refuse_if_no_batch_is_full, set_up_model, tokenized
-from .weight_averaging import WeightAveraging
 
 __all__ = ["XMTCTrainer"]
 
@@ -47,7 +39,7 @@ CLIPPING_FILE = "gradient_clipping.json"
 ARGUMENTS_FILE = "training_args.json"
 
 
-class XMTCTrainer(Trainer):
+class XMTCTrainer(ResumableTrainer):
     """Trains, evaluates and predicts with any hf_xmtc model.
 
     Evaluation keeps the `eval_top_k` best labels of each document and nothing of size documents × labels; the metrics are
@@ -133,7 +125,6 @@ class XMTCTrainer(Trainer):
         # What `create_optimizer` has built, and with which options.
         self.built_optimizer, self.built_with = None, None
         self.label_updates = None
-        self._weights_to_save: dict[str, Tensor] | None = None
         self.evaluation = (
             Evaluation.of_training_data(args, num_labels, self.train_dataset)
             if label_counts is None
@@ -145,12 +136,6 @@ class XMTCTrainer(Trainer):
         self.add_callback(_EpochStart(self))
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(early_stopping_patience=args.early_stopping_patience))
-
-    def _start_anew(self) -> None:
-        """Forget the average and the gradient norms of an earlier `train`; a checkpoint brings its own."""
-        start = self.args.averaging_start_epoch
-        self.averaging = WeightAveraging(self.model, start) if start is not None else None
-        self.adaptive_clipping = AdaptiveGradientClipping() if self.args.adaptive_gradient_clipping else None
 
     # ---- data and batches ------------------------------------------------------------------------------------------------
 
@@ -310,7 +295,7 @@ class XMTCTrainer(Trainer):
         self.accelerator.unscale_gradients()
         return clip_sparse_and_dense(model.parameters(), norm)
 
-    # ---- checkpoints -----------------------------------------------------------------------------------------------------
+    # ---- optimizer -------------------------------------------------------------------------------------------------------
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is None:
@@ -322,62 +307,6 @@ class XMTCTrainer(Trainer):
         if self.is_in_train:
             self.model.update_labels_in_backward(self.label_updates)
         return self.optimizer
-
-    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        if self.model.label_head.shard is None:
-            super()._save_optimizer_and_scheduler(output_dir)
-        else:
-            save_optimizer_part(self.optimizer, self.lr_scheduler, output_dir, self.model.label_head.shard)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint and optimizer_folder(checkpoint, self.model.label_head.shard))
-
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the model, tokenizer and arguments; with sharded labels all processes have to call it."""
-        # Here and not in _save, which older releases of transformers call in one process only.
-        self._weights_to_save = gathered_weights(self.model, self.args)
-        try:
-            super().save_model(output_dir, _internal_call)
-        finally:
-            self._weights_to_save = None
-
-    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        super()._save(output_dir, self._weights_to_save if state_dict is None else state_dict)
-        if not self.args.should_save:
-            return
-        folder = output_dir if output_dir is not None else self.args.output_dir
-        # The Trainer writes its arguments as a pickle, which the Hub flags; the same as JSON is readable and safe.
-        pickled = os.path.join(folder, "training_args.bin")
-        if os.path.exists(pickled):
-            os.remove(pickled)
-        with open(os.path.join(folder, ARGUMENTS_FILE), "w", encoding="utf-8") as file:
-            json.dump(public_arguments(self.args), file, indent=2, sort_keys=True)
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        average = self.averaging.average if self.averaging is not None else None
-        weights = gathered_weights(average.module, self.args) if average is not None else None
-        # Before the rest: the Trainer's state is written last and tells that a checkpoint is complete.
-        if self.args.should_save:
-            folder = os.path.join(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
-            os.makedirs(folder, exist_ok=True)
-            if self.averaging is not None:
-                self.averaging.save(folder, weights)
-            if self.adaptive_clipping is not None:
-                with open(os.path.join(folder, CLIPPING_FILE), "w", encoding="utf-8") as file:
-                    json.dump(self.adaptive_clipping.state_dict(), file)
-        super()._save_checkpoint(model, trial)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        refuse_other_labels(resume_from_checkpoint, self.model)
-        refuse_other_optimizer(os.path.join(resume_from_checkpoint, ARGUMENTS_FILE), self.args)
-        refuse_other_processes(resume_from_checkpoint, self.model.label_head.shard)
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if self.averaging is not None:
-            self.averaging.load(resume_from_checkpoint)
-        path = os.path.join(resume_from_checkpoint, CLIPPING_FILE)
-        if self.adaptive_clipping is not None and os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                self.adaptive_clipping.load_state_dict(json.load(file))
 
 
 class _EpochStart(TrainerCallback):

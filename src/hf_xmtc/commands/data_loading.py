@@ -1,0 +1,59 @@
+"""The data of a training run: what the recipe names, and what cannot be trained on."""
+
+from typing import Any
+
+from datasets import DatasetDict
+
+from hf_xmtc.data import load_xmtc_dataset
+from hf_xmtc.training import XMTCTrainingArguments
+
+from .document_limits import limit_documents
+from .processes import say
+from .recipe import Recipe
+
+__all__ = ["load_data", "refuse_useless_splits"]
+
+
+def load_data(recipe: Recipe) -> DatasetDict:
+    """The data set of a recipe, within its limits on documents."""
+    chosen = recipe.data
+    data = load_xmtc_dataset(
+        chosen.dataset,
+        label_space=chosen.label_space,
+        label_file=chosen.label_file,
+        label_format=chosen.label_format,
+        validation_fraction=chosen.validation_fraction,
+        text_column=chosen.text_column,
+        label_column=chosen.label_column,
+        revision=chosen.dataset_revision,
+    )
+    for sentence in limit_documents(data, chosen.document_limits):
+        say(recipe.training, sentence)
+    return data
+
+
+def refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArguments) -> None:
+    """Refuse splits without labels, and settings that need a validation split where there is none.
+
+    Raises:
+        ValueError: If there is such a split or setting.
+    """
+    splits = statistics["splits"]
+    if "validation" not in splits and args.eval_strategy != "no":
+        raise ValueError(
+            f"{statistics['source']} has the splits {', '.join(splits)} and none for validation, on which models "
+            "are compared during training. Hold a part of train out with --validation_fraction 0.1, or train without "
+            "evaluation: --eval_strategy no --load_best_model_at_end False."
+        )
+    for name, idle in (("tune_threshold", "none"), ("tune_generator_share", False)):
+        if "validation" not in splits and getattr(args, name) != idle:
+            raise ValueError(
+                f"{name}={getattr(args, name)!r}, but {statistics['source']} has no validation split to tune it on. Hold a part of "
+                "train out with --validation_fraction 0.1, or leave it out."
+            )
+    for split, numbers in splits.items():
+        if numbers["num_documents"] == numbers["num_without_labels"]:
+            raise ValueError(
+                f"None of the {numbers['num_documents']} documents in the {split} split of {statistics['source']} has a label, "
+                "so there is nothing to learn or measure there. Leave the split out, or give its documents labels."
+            )

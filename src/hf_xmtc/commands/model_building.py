@@ -1,0 +1,116 @@
+"""Tokenizer and model of a training run, and whether they fit into memory."""
+
+import os
+
+import torch
+from datasets import DatasetDict
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from hf_xmtc.data import LabelInfo
+from hf_xmtc.models.backbones import pretrained_config
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
+from hf_xmtc.training import estimate_memory
+from hf_xmtc.training.option_refusals import refuse_unusable_with_model
+
+from .families import family_named
+from .processes import say
+from .recipe import Recipe
+
+__all__ = ["build_model", "build_tokenizer", "refuse_too_large"]
+
+
+def refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Say what training will need, and stop before anything is allocated if it cannot fit."""
+    args = recipe.training
+    model = build_model(recipe, info, tokenizer, on_meta=True)
+    refuse_unusable_with_model(args, model)
+    limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
+    if limit is not None and wanted > limit:
+        taker = f"the backbone {recipe.model.backbone}" if recipe.model.backbone else "the model"
+        counted = ", the CLS tokens included" if recipe.model.reads_cls_tokens else ""
+        raise ValueError(
+            f"max_length_tokens={wanted}, but {taker} takes {limit} tokens{counted}. "
+            f"Use --max_length_tokens {limit} or less."
+        )
+    estimate = estimate_memory(model, args, wanted)
+    say(args, estimate.describe())
+    estimate.refuse_if_too_large()
+
+
+def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFast:
+    """The backbone's tokenizer, or one of words of the training texts; with CLS tokens in front where the family reads them."""
+    max_length = recipe.data.max_length_tokens
+    if recipe.model.backbone:
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
+        except (OSError, ValueError) as error:
+            reason = "is no folder with a pretrained encoder and its tokenizer, and could not be had from the Hub either"
+            if os.path.isdir(recipe.model.backbone):
+                reason = "is a folder from which no tokenizer can be opened"
+            raise OSError(f"backbone={recipe.model.backbone!r} {reason}: {error}") from error
+        if recipe.model.reads_cls_tokens:
+            return add_cls_tokens(tokenizer, recipe.model.num_cls_tokens, max_length=max_length)
+        check_max_length(tokenizer, max_length)
+        tokenizer.model_max_length = max_length
+        return tokenizer
+    vectors = recipe.data.word_vectors
+    return train_word_tokenizer(
+        data["train"]["text"],
+        vocab_size=recipe.data.vocab_size,
+        min_document_frequency=recipe.data.min_document_frequency,
+        max_length=max_length,
+        # A family with an encoder of transformers reads one, as a pretrained tokenizer would have it.
+        num_cls_tokens=recipe.model.num_cls_tokens if recipe.model.reads_cls_tokens else int(recipe.model.takes_backbone),
+        word_splitting=recipe.data.word_splitting,
+        frequent_first=read_vector_words(vectors) if vectors else None,
+    )
+
+
+def build_model(
+    recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast, on_meta: bool = False
+) -> XMTCPreTrainedModel:
+    """The model with its label names; on the meta device it takes no memory."""
+    config_class, model_class = family_named(recipe.model.model_family)
+    settings = {"label_names": info.names, **recipe.model.config_settings()}
+    if recipe.model.backbone:
+        return _model_on_backbone(model_class, recipe, settings, tokenizer, on_meta)
+    config = config_class.for_tokenizer(tokenizer, **settings)
+    if getattr(config, "freeze_embeddings", False) and not recipe.data.word_vectors:
+        raise ValueError(
+            "freeze_embeddings=True, but without word_vectors the words start at random and would stay so. Add --word_vectors FILE, or "
+            "--config_overrides freeze_embeddings=false."
+        )
+    if on_meta:
+        with torch.device("meta"):
+            return model_class(config)
+    model = model_class(config)
+    if recipe.data.word_vectors:
+        vectors, found = load_word_vectors(recipe.data.word_vectors, tokenizer)
+        field = "embedding_size" if hasattr(config, "embedding_size") else "hidden_size"
+        if vectors.shape[1] != getattr(config, field):
+            raise ValueError(
+                f"The word vectors have {vectors.shape[1]} dimensions but {field}={getattr(config, field)}. "
+                f"Add --config_overrides {field}={vectors.shape[1]}."
+            )
+        say(recipe.training, f"{found:,} of {len(tokenizer):,} words start from a pretrained vector.")
+        with torch.no_grad():
+            model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
+    return model
+
+
+def _model_on_backbone(model_class, recipe: Recipe, settings: dict, tokenizer, on_meta: bool) -> XMTCPreTrainedModel:
+    chosen = recipe.model
+    if not on_meta:
+        return model_class.from_backbone(
+            chosen.backbone,
+            tokenizer=tokenizer,
+            num_layers=chosen.backbone_num_layers,
+            revision=chosen.backbone_revision,
+            seed=recipe.training.seed,
+            **settings,
+        )
+    backbone_config = pretrained_config(chosen.backbone, chosen.backbone_num_layers, revision=chosen.backbone_revision)
+    backbone_config.vocab_size = len(tokenizer)
+    with torch.device("meta"):
+        return model_class(model_class.config_class.for_backbone(backbone_config, tokenizer, **settings))
