@@ -2,7 +2,7 @@
 
 from transformers import TrainerCallback
 
-__all__ = ["EIGHT", "EVERY_THREE_STEPS", "InterruptAt", "Interrupted", "Recorder", "largest_difference"]
+__all__ = ["EIGHT", "EVERY_THREE_STEPS", "InterruptAt", "InterruptAtEnd", "Interrupted", "Recorder", "largest_difference"]
 
 # 8 documents in batches of 2: 4 steps an epoch, 12 in all; a checkpoint at every third.
 EIGHT = {"num_train_epochs": 3, "per_device_train_batch_size": 2, "logging_steps": 1}
@@ -19,6 +19,14 @@ class InterruptAt(TrainerCallback):
 
     def on_step_begin(self, args, state, control, **kwargs):
         if state.global_step == self.step:
+            raise Interrupted
+
+
+class InterruptAtEnd(TrainerCallback):
+    """After the last checkpoint and before the best model is loaded."""
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if "train_loss" in logs:
             raise Interrupted
 
 

@@ -128,17 +128,3 @@ def test_a_second_training_starts_its_own_average(make_trainer):
     trainer.train()
     assert trainer.averaging.count == 2
     assert trainer.adaptive_clipping.norms.maxlen == 5
-
-
-def test_a_checkpoint_is_complete_once_the_trainer_state_is_there(make_trainer, tmp_path, monkeypatch):
-    written = []
-    trainer = make_trainer(max_steps=1, averaging_start_epoch=0, adaptive_gradient_clipping=True)
-    save_state = type(trainer.state).save_to_json
-
-    def note_and_save(state, path):
-        written.append({entry.name for entry in (tmp_path / "run" / "checkpoint-1").iterdir()})
-        save_state(state, path)
-
-    monkeypatch.setattr(type(trainer.state), "save_to_json", note_and_save)
-    trainer.train()
-    assert {"model.safetensors", "averaged_model.safetensors", "averaging.json", "gradient_clipping.json"} <= written[0]

@@ -35,9 +35,6 @@ from .trainer_inputs import every_document_in_order, refuse_if_no_batch_is_full,
 
 __all__ = ["XMTCTrainer"]
 
-CLIPPING_FILE = "gradient_clipping.json"
-ARGUMENTS_FILE = "training_args.json"
-
 
 class XMTCTrainer(ResumableTrainer):
     """Trains, evaluates and predicts with any hf_xmtc model.
@@ -206,14 +203,6 @@ class XMTCTrainer(ResumableTrainer):
             inputs["top_k"] = 0  # the loss alone, block by block: nobody reads the logits
         return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
 
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        try:
-            return super().training_step(*args, **kwargs)
-        except FloatingPointError as error:
-            raise FloatingPointError(
-                f"Training stopped in step {self.state.global_step + 1}, before anything was changed by it: {error}"
-            ) from error
-
     def _known_labels(self, labels: Tensor) -> Tensor:
         return labels if labels.is_floating_point() else labels.masked_fill(labels >= self.num_labels, -100)
 
@@ -272,11 +261,6 @@ class XMTCTrainer(ResumableTrainer):
         spread_labels(model, self.args)
         return model
 
-    def _load_best_model(self) -> None:
-        super()._load_best_model()
-        if self.averaging is not None:
-            self.averaging.load_best(self.state.best_model_checkpoint)
-
     # ---- clipping and gradient norm --------------------------------------------------------------------------------------
 
     def _clip_grad_norm(self, model: nn.Module):
@@ -317,6 +301,7 @@ class _EpochStart(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         refuse_replaced_optimizer(self.trainer)  # now that all are made
+        self.trainer.continue_progress()
 
     def on_epoch_begin(self, args, state, control, **kwargs):
         self.trainer.current_epoch = epoch = int(state.epoch or 0)

@@ -1,0 +1,74 @@
+"""Training stops at the step whose numbers are no longer finite, and nothing of it is saved."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from interrupted_runs import EIGHT, EVERY_THREE_STEPS
+from transformers import TrainerCallback
+
+
+class At(TrainerCallback):
+    """Do something to the model when a step begins."""
+
+    def __init__(self, step, action):
+        self.step, self.action = step, action
+
+    def on_step_begin(self, args, state, control, model=None, **kwargs):
+        if state.global_step == self.step:
+            self.action(model.label_head.output.weight)
+
+
+def ruin(weight):
+    weight.data[0, 0] = float("nan")
+
+
+def ruin_gradient(weight):
+    weight.register_hook(lambda gradient: gradient * float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        (ruin, r"the loss of a batch of 2 documents with \d+ tokens is nan"),
+        (ruin_gradient, "the norm of the gradient is nan"),
+    ],
+    ids=["loss", "gradient"],
+)
+def test_ac75_a_loss_or_gradient_that_is_not_finite_stops_that_step(corpus, make_trainer, tmp_path, action, reason):
+    settings = {"train_dataset": corpus["train"].select(range(8)), **EIGHT, **EVERY_THREE_STEPS}
+    trainer = make_trainer(trainer={"callbacks": [At(4, action)]}, **settings)
+    before = r"Training stopped in step 5, before anything was changed by it \(epoch 1.00\): "
+    with pytest.raises(
+        FloatingPointError, match=before + reason + r"\. The last good checkpoint is .*checkpoint-3\. A lower"
+    ):
+        trainer.train()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["checkpoint-3"]
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "reason"),
+    [("steps", "eval_loss is nan"), ("no", "the weights label_head.output.weight is not finite")],
+)
+def test_ac75_weights_that_are_not_finite_are_not_saved(corpus, make_trainer, tmp_path, evaluation, reason):
+    class Ruin(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            if state.global_step == 3:
+                ruin(model.label_head.output.weight)
+
+    settings = {**EIGHT, **EVERY_THREE_STEPS, "eval_strategy": evaluation, "load_best_model_at_end": False}
+    trainer = make_trainer(train_dataset=corpus["train"].select(range(8)), trainer={"callbacks": [Ruin()]}, **settings)
+    with pytest.raises(
+        FloatingPointError, match=rf"Training stopped after step 3 .*: {reason}\. There is no checkpoint yet"
+    ):
+        trainer.train()
+    assert not list(tmp_path.glob("run/checkpoint-*"))
+
+
+def test_ac75_fp16_may_overflow_until_its_scale_fits(make_trainer):
+    trainer = make_trainer()
+    trainer.accelerator.scaler = SimpleNamespace(get_scale=lambda: 65536.0)
+    trainer._refuse_not_finite("the loss", torch.tensor(float("inf")))
+    trainer.accelerator.scaler = SimpleNamespace(get_scale=lambda: 0.5)
+    with pytest.raises(FloatingPointError, match="the loss is inf"):
+        trainer._refuse_not_finite("the loss", torch.tensor(float("inf")))
