@@ -61,7 +61,7 @@ def train(own_caches, corpus_folder):
         told = []
         handler = logging.Handler()
         handler.emit = lambda record: told.append(record.getMessage())
-        log = logging.getLogger("hf_xmtc.commands")
+        log = logging.getLogger("hf_xmtc")
         log.addHandler(handler)
         log.setLevel(logging.INFO)
         chosen = {"dataset": corpus_folder, "output_dir": output_dir, **TINY_MODEL, **TINY_TRAINING, **settings}

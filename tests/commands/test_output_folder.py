@@ -14,15 +14,11 @@ from hf_xmtc import LabelNames
 from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.commands.reopening import check_reopens
 
-RECIPE = {"seed": 1, "dataset": "demo", "label_file": None}
+RECIPE = {"seed": 1, "dataset": "demo", "dataset_license": "mit", "data_digest": "12ab", "label_file": None}
 
 
-def write_checkpoint(folder: OutputFolder, step: int, complete: bool = True) -> None:
-    path = folder.checkpoints / f"checkpoint-{step}"
-    path.mkdir(parents=True)
-    (path / "model.safetensors").touch()
-    if complete:
-        (path / "trainer_state.json").write_text("{}")
+def write_checkpoint(folder: OutputFolder, name: str) -> None:
+    (folder.checkpoints / name).mkdir(parents=True)
 
 
 @pytest.fixture
@@ -31,23 +27,48 @@ def folder(tmp_path):
 
 
 def test_a_new_and_an_empty_folder_are_free(folder):
-    assert folder.claim(RECIPE) is None
+    assert not folder.claim(RECIPE)
     folder.path.mkdir()
-    assert folder.claim(RECIPE) is None
+    assert not folder.claim(RECIPE)
 
 
-def test_a_run_resumes_from_its_newest_complete_checkpoint(folder):
+@pytest.mark.parametrize("leftover", [".lock", "recipe.json.tmp"])
+def test_what_a_kill_leaves_in_an_empty_folder_does_not_block_it(folder, leftover):
+    folder.path.mkdir()
+    (folder.path / leftover).write_text('{"se')
+    folder.refuse_if_taken()
+
+
+def test_an_unfinished_run_is_gone_on_with_from_its_newest_checkpoint_or_from_the_end_of_training(folder):
     folder.begin(RECIPE)
-    assert folder.claim(RECIPE) is None
-    for step in (9, 10):
-        write_checkpoint(folder, step)
-    write_checkpoint(folder, 11, complete=False)  # interrupted while it was written
-    assert folder.claim(RECIPE).endswith("checkpoint-10")
+    assert not folder.claim(RECIPE) and folder.last_checkpoint() is None
+    for name in ("checkpoint-9", "checkpoint-10", "damaged-checkpoint-11", ".unfinished/checkpoint-12"):
+        write_checkpoint(folder, name)
+    assert folder.claim(RECIPE) and folder.last_checkpoint() == "checkpoint-10"
+    write_checkpoint(folder, "trained")
+    assert folder.claim(RECIPE) and folder.last_checkpoint() == "trained"
+
+
+def test_name_and_licence_of_the_data_do_not_decide_whether_a_run_goes_on_but_their_content_does(folder):
+    folder.begin(RECIPE)
+    write_checkpoint(folder, "checkpoint-9")
+    assert folder.claim({**RECIPE, "dataset": "moved", "dataset_license": "cc0-1.0", "dataset_fingerprint": "other"})
+    with pytest.raises(
+        FileExistsError, match=r"data_digest was '12ab' and is now '34cd'\. Repeat that run's settings \(and its"
+    ):
+        folder.claim({**RECIPE, "data_digest": "34cd"})
+
+
+def test_a_recipe_that_cannot_be_read_is_named(folder):
+    write_checkpoint(folder, "checkpoint-9")
+    (folder.path / "recipe.json").write_text("{")
+    with pytest.raises(ValueError, match=r"run/recipe.json, the settings of an unfinished run, cannot be read"):
+        folder.claim(RECIPE)
 
 
 def test_an_unfinished_run_with_other_settings_is_refused_naming_them(folder):
     folder.begin(RECIPE)
-    write_checkpoint(folder, 9)
+    write_checkpoint(folder, "checkpoint-9")
     with pytest.raises(
         FileExistsError, match=r"other settings: seed was 1 and is now 2; warmup was None and is now 3\. Repeat"
     ):
@@ -57,8 +78,8 @@ def test_an_unfinished_run_with_other_settings_is_refused_naming_them(folder):
 
 def test_an_unfinished_run_without_a_checkpoint_has_nothing_to_lose(folder):
     folder.begin(RECIPE)
-    write_checkpoint(folder, 9, complete=False)
-    assert folder.claim({**RECIPE, "seed": 2}) is None
+    write_checkpoint(folder, ".unfinished/checkpoint-9")
+    assert not folder.claim({**RECIPE, "seed": 2})
 
 
 def test_a_finished_folder_is_refused(folder):
@@ -69,6 +90,15 @@ def test_a_finished_folder_is_refused(folder):
         FileExistsError, match="run holds a finished model. Choose another --output_dir, or delete that folder"
     ):
         folder.claim(RECIPE)
+
+
+def test_checkpoints_that_a_kill_left_in_a_finished_folder_are_removed(folder):
+    folder.begin(RECIPE)
+    (folder.path / "metrics.json").write_text("{}")
+    write_checkpoint(folder, "checkpoint-9")
+    with pytest.raises(FileExistsError, match="finished"):
+        folder.refuse_if_taken()
+    assert not folder.checkpoints.exists()
 
 
 def test_other_content_is_refused(folder):

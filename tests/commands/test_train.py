@@ -7,15 +7,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer, TrainerCallback
+from transformers import AutoModel, AutoTokenizer
 
-import hf_xmtc.commands.train as command
 from hf_xmtc import load_xmtc_dataset
-from hf_xmtc.commands import data_loading, reopening
+from hf_xmtc.commands import data_loading
 from hf_xmtc.hub.verify import check_model_folder
-from hf_xmtc.training import XMTCTrainer
-from small_corpus import WORDS, make_documents, write_corpus, write_split
+from small_corpus import make_documents, write_corpus, write_split
 
 TEXT_FILES = (".json", ".md", ".py", ".txt")
 
@@ -25,30 +22,6 @@ def finished(train, tmp_path_factory):
     """The folder of one whole run and what the run said."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
     return folder, train(folder)
-
-
-@pytest.fixture
-def interrupt(monkeypatch):
-    """Make the next runs break off before the step after the given one; undone by calling it with None."""
-
-    class Interrupted(Exception):
-        pass
-
-    class InterruptingTrainer(XMTCTrainer):
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, callbacks=[StopBefore()], **kwargs)
-
-    class StopBefore(TrainerCallback):
-        def on_step_begin(self, args, state, control, **kwargs):
-            if state.global_step == InterruptingTrainer.step:
-                raise Interrupted
-
-    def at(step: int | None):
-        InterruptingTrainer.step = step
-        monkeypatch.setattr(command, "XMTCTrainer", InterruptingTrainer if step is not None else XMTCTrainer)
-        return pytest.raises(Interrupted) if step is not None else None
-
-    return at
 
 
 # ---- the folder ----------------------------------------------------------------------------------------------------------
@@ -136,59 +109,6 @@ def test_a_finished_folder_is_left_alone(finished, train):
     with pytest.raises(SystemExit, match="finished holds a finished model. Choose another --output_dir"):
         train(folder)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
-
-
-# ---- stopped and started again -------------------------------------------------------------------------------------------
-
-
-def test_ac21_an_interrupted_run_goes_on_and_ends_like_an_uninterrupted_one(finished, train, unchecked, interrupt, tmp_path):
-    with interrupt(8):
-        train(tmp_path / "parts")
-    assert not (tmp_path / "parts" / "metrics.json").exists()
-    interrupt(None)
-    told = train(tmp_path / "parts")
-    assert "Resuming from checkpoint-6." in told
-    whole, parts = (load_file(folder / "model.safetensors") for folder in (finished[0], tmp_path / "parts"))
-    assert max((whole[name] - parts[name]).abs().max() for name in whole) <= 1e-6
-    first, second = (json.loads((folder / "metrics.json").read_text()) for folder in (finished[0], tmp_path / "parts"))
-    assert first["test"] == pytest.approx(second["test"], abs=1e-6)
-    assert second["train"]["resumed_at_epoch"] == 1.0
-    assert "s of training since it was resumed at epoch 1)" in told
-    assert "resumed at epoch 1; from there on it took" in (tmp_path / "parts" / "README.md").read_text()
-    assert not (tmp_path / "parts" / "checkpoints").exists()
-
-
-def test_ac21_other_settings_and_other_labels_are_not_resumed(train, unchecked, interrupt, tmp_path, corpus_folder):
-    folder = tmp_path / "run"
-    with interrupt(8):
-        train(folder)
-    with pytest.raises(SystemExit, match=r"unfinished run with other settings: learning_rate was 0.01 and is now 0.02"):
-        train(folder, learning_rate=0.02)
-    (tmp_path / "labels.json").write_text(json.dumps(sorted(WORDS, reverse=True)))
-    with pytest.raises(SystemExit, match=r"dataset_fingerprint was .*label_file was None and is now 'labels.json'"):
-        train(folder, label_file=tmp_path / "labels.json")
-    assert (folder / "checkpoints" / "checkpoint-6" / "trainer_state.json").exists()
-
-
-def test_a_run_stopped_before_its_first_checkpoint_can_be_replaced(train, unchecked, interrupt, tmp_path):
-    with interrupt(2):
-        train(tmp_path / "run")
-    interrupt(None)
-    train(tmp_path / "run", learning_rate=0.02, num_train_epochs=1)
-    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["learning_rate"] == 0.02
-
-
-def test_a_folder_that_does_not_reopen_is_not_finished(train, monkeypatch, tmp_path):
-    def fail(*args, **settings):
-        raise RuntimeError("does not open")
-
-    monkeypatch.setattr(reopening, "check_reopens", fail)
-    with pytest.raises(RuntimeError, match="does not open"):
-        train(tmp_path / "run", num_train_epochs=1)
-    assert not (tmp_path / "run" / "metrics.json").exists()
-    monkeypatch.setattr(reopening, "check_reopens", lambda *args, **settings: 0.0)
-    assert "Resuming from checkpoint-6." in train(tmp_path / "run", num_train_epochs=1)
-    assert (tmp_path / "run" / "metrics.json").exists()
 
 
 def test_a_foreign_folder_is_left_alone(train, tmp_path):

@@ -10,7 +10,6 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, PreTra
 
 import hf_xmtc.commands.train as command
 from hf_xmtc.commands import reopening
-from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.hub.verify import check_model_folder
 from small_corpus import WORDS, make_documents, write_corpus, write_split
 
@@ -79,24 +78,6 @@ def test_a_pretrained_encoder_is_fine_tuned_and_leaves_no_trace_of_its_folder(tr
     assert json.loads((tmp_path / "run" / "recipe.json").read_text())["backbone"] == "bert"
     answers = pipeline("text-classification", model=str(tmp_path / "run"), trust_remote_code=True, top_k=None)("cat")
     assert {answer["label"] for answer in answers} == set(WORDS)
-
-
-@pytest.mark.parametrize("checkpoint", [True, False])
-def test_an_interrupted_command_says_whether_there_is_a_checkpoint_to_go_on_from(monkeypatch, tmp_path, capsys, checkpoint):
-    folder = OutputFolder(tmp_path / "run").checkpoints / "checkpoint-7"
-    folder.mkdir(parents=True)
-    if checkpoint:
-        (folder / "trainer_state.json").touch()  # written last: without it the checkpoint was cut off too
-
-    def interrupt(recipe):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "train", interrupt)
-    with pytest.raises(SystemExit) as stopped:
-        command.main(["--output_dir", str(tmp_path / "run")])
-    assert stopped.value.code == 130
-    said = "go on from the last checkpoint." if checkpoint else "start anew: there is no checkpoint yet."
-    assert capsys.readouterr().err.endswith(f"Interrupted. Give the same command again to {said}\n")
 
 
 TINY_WORD_FAMILIES = {

@@ -1,17 +1,22 @@
 """The data of a training run: what the recipe names, and what cannot be trained on."""
 
+import hashlib
+import json
 from typing import Any
 
+import pyarrow as pa
 from datasets import DatasetDict
 
-from hf_xmtc.data import load_xmtc_dataset
+from hf_xmtc.data import LabelInfo, load_xmtc_dataset
 from hf_xmtc.training import XMTCTrainingArguments
 
 from .document_limits import limit_documents
 from .processes import say
 from .recipe import Recipe
 
-__all__ = ["load_data", "refuse_useless_splits"]
+__all__ = ["content_digest", "load_data", "refuse_useless_splits"]
+
+_ROWS = 10_000
 
 
 def load_data(recipe: Recipe) -> DatasetDict:
@@ -57,3 +62,16 @@ def refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArgument
                 f"None of the {numbers['num_documents']} documents in the {split} split of {statistics['source']} has a label, "
                 "so there is nothing to learn or measure there. Leave the split out, or give its documents labels."
             )
+
+
+def content_digest(data: DatasetDict, info: LabelInfo) -> str:
+    """A short name for all texts, labels and label names of a run, wherever they lie and whatever they are called."""
+    digest = hashlib.blake2b(json.dumps([list(info.names.labels), info.evaluation_only]).encode(), digest_size=8)
+    for split, rows in sorted(data.items()):
+        digest.update(f"{split} {len(rows)}".encode())
+        for table in rows.select_columns(["text", "labels"]).with_format("arrow").iter(_ROWS):
+            part = pa.table({name: table[name].combine_chunks() for name in table.column_names})
+            with pa.BufferOutputStream() as stream, pa.ipc.new_stream(stream, part.schema) as writer:
+                writer.write_table(part)
+            digest.update(stream.getvalue())
+    return digest.hexdigest()

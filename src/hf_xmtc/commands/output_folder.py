@@ -1,18 +1,20 @@
 """The folder a training run leaves: guarded before and written after."""
 
+import contextlib
 import json
 import os
-import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xmtc.models.label_names import LabelNames
+from hf_xmtc.training.checkpoint_files import checkpoints_in
 
+from .file_lock import exclusive
 from .json_files import write_json
 
 __all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder"]
@@ -20,6 +22,12 @@ __all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder"]
 RECIPE_FILE = "recipe.json"
 METRICS_FILE = "metrics.json"
 CHECKPOINTS = "checkpoints"
+LOCK_FILE = ".lock"
+# What a kill may leave in a folder that holds nothing else yet.
+_LEFTOVERS = {LOCK_FILE, RECIPE_FILE + ".tmp"}
+# Where the data came from and what they are called decides nothing: their content does (`DATA_DIGEST`).
+DATA_DIGEST = "data_digest"
+_ORIGIN = {"dataset", "dataset_name", "dataset_license", "dataset_repo_id", "dataset_fingerprint"}
 
 
 class OutputFolder:
@@ -32,6 +40,15 @@ class OutputFolder:
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
         self.checkpoints = self.path / CHECKPOINTS
+        self.trained = self.checkpoints / "trained"
+
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other runs out of the folder for as long as this context lasts.
+
+        Raises:
+            InUseError: If a run is in it.
+        """
+        return exclusive(self.path / LOCK_FILE, f"The folder {self.path}")
 
     def refuse_if_taken(self) -> None:
         """Refuse a folder that a training run must not write to.
@@ -41,54 +58,61 @@ class OutputFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise FileExistsError(f"{self.path} is a file. Choose another --output_dir.")
-        if not self.path.exists() or not any(self.path.iterdir()):
+        present = {entry.name for entry in self.path.iterdir()} - _LEFTOVERS if self.path.exists() else set()
+        if not present:
             return
-        if (self.path / METRICS_FILE).exists():
+        if METRICS_FILE in present:
+            if RECIPE_FILE in present:
+                shutil.rmtree(self.checkpoints, ignore_errors=True)  # a kill may have left them
             raise FileExistsError(
                 f"{self.path} holds a finished model. Choose another --output_dir, or delete that folder to train anew."
             )
-        if not (self.path / RECIPE_FILE).exists():
-            found = ", ".join(sorted(entry.name for entry in self.path.iterdir())[:5])
+        if RECIPE_FILE not in present:
+            found = ", ".join(sorted(present)[:5])
             raise FileExistsError(
                 f"{self.path} is not empty ({found}) and was not made by hf-xmtc train. Choose another --output_dir."
             )
 
-    def claim(self, recipe: dict[str, Any]) -> str | None:
+    def claim(self, recipe: dict[str, Any]) -> bool:
         """Take the folder for a run with this recipe.
 
         Args:
             recipe: All settings as one flat JSON object.
 
         Returns:
-            The checkpoint to resume from where an unfinished run with the same recipe left one, else None.
+            Whether an unfinished run with the same recipe has left something to go on from.
 
         Raises:
             FileExistsError: If the folder is taken, or holds checkpoints of an unfinished run with another recipe.
+            ValueError: If the recipe of an unfinished run cannot be read.
         """
         self.refuse_if_taken()
-        checkpoint = self.last_checkpoint()
         # A run that was stopped before its first checkpoint has nothing to lose, whatever its settings were.
-        if checkpoint is None:
-            return None
-        earlier = json.loads((self.path / RECIPE_FILE).read_text(encoding="utf-8"))
+        if self.last_checkpoint() is None:
+            return False
+        try:
+            earlier = json.loads((self.path / RECIPE_FILE).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path / RECIPE_FILE}, the settings of an unfinished run, cannot be read ({error}). Choose another "
+                "--output_dir, or delete the folder to train anew."
+            ) from error
         now = json.loads(json.dumps(recipe))
-        changed = [key for key in sorted({*earlier, *now}) if earlier.get(key) != now.get(key)]
+        left_out = _ORIGIN if DATA_DIGEST in earlier else {DATA_DIGEST}
+        changed = [key for key in sorted({*earlier, *now} - left_out) if earlier.get(key) != now.get(key)]
         if changed:
             shown = "; ".join(f"{key} was {earlier.get(key)!r} and is now {now.get(key)!r}" for key in changed[:5])
             raise FileExistsError(
-                f"{self.path} holds an unfinished run with other settings: {shown}. Repeat that run's settings (and data, "
-                "where dataset_fingerprint differs) to resume it, choose another --output_dir, or delete the folder."
+                f"{self.path} holds an unfinished run with other settings: {shown}. Repeat that run's settings (and its texts and "
+                f"labels, where {DATA_DIGEST} differs) to resume it, choose another --output_dir, or delete the folder."
             )
-        return checkpoint
+        return True
 
     def last_checkpoint(self) -> str | None:
-        """The newest checkpoint that was written to the end (the trainer's state is its last file)."""
-        steps = [
-            (int(match[1]), entry)
-            for entry in (self.checkpoints.iterdir() if self.checkpoints.exists() else ())
-            if (match := re.fullmatch(r"checkpoint-(\d+)", entry.name)) and (entry / TRAINER_STATE_NAME).exists()
-        ]
-        return str(max(steps)[1]) if steps else None
+        """Name of what an unfinished run can go on from: its trained model, or else its newest checkpoint."""
+        if self.trained.exists():
+            return self.trained.name
+        return next((path.name for path in checkpoints_in(self.checkpoints)), None)
 
     def begin(self, recipe: dict[str, Any]) -> None:
         """Mark the folder as this run's."""
@@ -131,8 +155,9 @@ class OutputFolder:
         return path
 
     def finish(self, metrics: dict[str, Any]) -> None:
-        """Write ``metrics.json``, which marks the folder as finished."""
+        """Write ``metrics.json``, which marks the folder as finished, and remove the checkpoints."""
         write_json(self.path / METRICS_FILE, metrics)
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
 
 
 def _lists(values: np.ndarray, ends: np.ndarray, kind: pa.DataType) -> pa.ListArray:

@@ -64,6 +64,7 @@ SAID_ELSEWHERE = (
 )
 # What train.py adds to recipe.json beside the settings.
 RECORDED = (
+    "data_digest",
     "dataset_fingerprint",
     "dataset_license",
     "dataset_name",

@@ -1,17 +1,14 @@
 """`hf-xmtc train`: from a data set to a trained, evaluated, publishable model folder."""
 
+import contextlib
 import json
 import logging
-import os
-import shutil
 import sys
-import time
 from pathlib import Path
 
 import torch
 import transformers
 from datasets import DatasetDict
-from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 from transformers.trainer_utils import PredictionOutput
 from transformers.training_args import ParallelMode
 
@@ -30,39 +27,47 @@ from hf_xmtc.training import (
     initialize_label_embedding,
     plot_training_curve,
 )
+from hf_xmtc.training.checkpoint_files import checkpoints_in
+from hf_xmtc.training.disk_errors import disk_error
 from hf_xmtc.training.label_sharding import num_parameters
 
 from .advice import advice_on
 from .closing_words import closing_words, words_on_thresholds
-from .data_loading import load_data, refuse_useless_splits
+from .data_loading import content_digest, load_data, refuse_useless_splits
 from .document_limits import rows_in_data
 from .model_building import build_model, build_tokenizer, refuse_too_large
-from .output_folder import OutputFolder
+from .output_folder import DATA_DIGEST, OutputFolder
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
 from .recipe import Recipe, parse_recipe
 from .reopening import check_folder, score_some
+from .trained_state import keep_trained, restore_trained
 
 __all__ = ["main", "train"]
 
 logger = logging.getLogger(__name__)
 
+MENDABLE = (OSError, ImportError, MemoryError, ValueError, FloatingPointError, UnjoinedProcessesError)
+
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point of ``scripts/train.py`` and ``hf-xmtc train``."""
-    recipe = None
+    recipe, folder = None, None
     try:
         recipe = parse_recipe(argv)
+        folder = OutputFolder(recipe.training.output_dir)
         set_up_process(recipe.training)
         train(recipe)
         leave_processes()
-    except (OSError, ImportError, MemoryError, ValueError, FloatingPointError, UnjoinedProcessesError) as error:
+    except Exception as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
-        if recipe is not None and recipe.training.log_level == "debug":
+        told = disk_error(error, folder.path) if folder is not None else None
+        told = told or (error if isinstance(error, MENDABLE) else None)
+        if told is None or (recipe is not None and recipe.training.log_level == "debug"):
             raise
-        sys.exit(f"{type(error).__name__}: {error}")
+        sys.exit(f"{type(told).__name__}: {told}")
     except KeyboardInterrupt:
-        checkpoint = recipe and OutputFolder(recipe.training.output_dir).last_checkpoint()
-        where = "to go on from the last checkpoint" if checkpoint else "to start anew: there is no checkpoint yet"
+        last = folder and folder.last_checkpoint()
+        where = f"to go on from {folder.checkpoints / last}" if last else "to start anew: there is no checkpoint yet"
         print(f"Interrupted. Give the same command again {where}.", file=sys.stderr)
         sys.exit(130)
 
@@ -80,13 +85,20 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
 
     Raises:
         FileExistsError: If the folder holds a finished model or anything else that would be overwritten.
+        InUseError: If another run is in the folder.
         ValueError: If a setting or the data cannot be used.
         MemoryError: If the run cannot fit into the free memory.
+        FloatingPointError: If the loss or the weights are no longer finite.
     """
     recipe.check()
-    args = recipe.training
-    folder = OutputFolder(args.output_dir)
+    folder = OutputFolder(recipe.training.output_dir)
     folder.refuse_if_taken()
+    with folder.lock() if recipe.training.should_save else contextlib.nullcontext():
+        return _train_into(folder, recipe, trainer_class or XMTCTrainer)
+
+
+def _train_into(folder: OutputFolder, recipe: Recipe, trainer_class: type[XMTCTrainer]) -> Path:
+    args = recipe.training
     with args.main_process_first(desc="loading the data"):
         data = load_data(recipe)
         info = label_info_of(data)
@@ -122,11 +134,12 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         "dataset_repo_id": recipe.data.dataset_repo_id,
         "validation_carved": info.validation_carved,
         "dataset_fingerprint": info.fingerprint,
+        DATA_DIGEST: content_digest(data, info),
         "processes": args.world_size,
     }
     # The other processes look only after the main one has written, or they could meet a half-written folder.
     with args.main_process_first(local=False, desc="taking the output folder"):
-        checkpoint = folder.claim(settings)
+        resumes = folder.claim(settings)
         if args.should_save:
             folder.begin(settings)
     transformers.set_seed(args.seed)
@@ -140,14 +153,19 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
     # The Trainer would push its checkpoints while it trains, as hub_strategy and hub_always_push say, which therefore have no
     # effect here; the finished folder is what others want.
     push_to_hub, args.push_to_hub = args.push_to_hub, False
-    trainer = (trainer_class or XMTCTrainer)(
+    trainer = trainer_class(
         model,
         args,
         train_dataset=tokenized["train"],
         eval_dataset=tokenized.get("validation"),
         processing_class=tokenizer,
     )
-    figures = _train_and_measure(trainer, checkpoint)
+    figures = restore_trained(trainer, folder.trained)
+    if figures is None:
+        figures = _train_and_measure(trainer, resumes)
+        keep_trained(trainer, figures, folder.trained)
+    else:
+        say(args, "Training had ended before; what follows it is repeated.")
     if args.tune_generator_share:
         told, of_model = mix_with_generator(trainer, tokenized)
         of_parts = {split: {**values, **of_model.get(split, {})} for split, values in of_parts.items()}
@@ -170,7 +188,6 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         _write_folder(folder, trainer, metrics, predictions, data, info, recipe)
         check_folder(folder.path, checked, data, info, as_candidates=generator is not None)
         folder.finish(metrics)
-        shutil.rmtree(folder.checkpoints, ignore_errors=True)
         if push_to_hub:
             url = push_folder(
                 folder.path,
@@ -202,29 +219,19 @@ def _evaluate(
     return metrics, predictions
 
 
-def _train_and_measure(trainer: XMTCTrainer, checkpoint: str | None) -> dict[str, float]:
-    """Train, from a checkpoint where there is one, and return what it cost in this process's lifetime."""
-    start_epoch = 0.0
-    if checkpoint is not None:
-        start_epoch = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_NAME)).epoch or 0.0
-        say(trainer.args, f"Resuming from {os.path.basename(checkpoint)}.")
-    started = time.monotonic()
-    trainer.train(resume_from_checkpoint=checkpoint)
-    seconds = time.monotonic() - started
-    epochs = trainer.state.epoch or 0.0
-    figures = {
+def _train_and_measure(trainer: XMTCTrainer, resumes: bool) -> dict[str, float]:
+    """Train, from the last whole checkpoint where there is one, and return what it cost, all runs together."""
+    trainer.train(resume_from_checkpoint=resumes and any(checkpoints_in(trainer.args.output_dir)))
+    seconds, epochs = trainer.training_seconds, trainer.state.epoch or 0.0
+    return {
         "seconds": round(seconds, 1),
-        "documents_per_second": round(len(trainer.train_dataset) * (epochs - start_epoch) / seconds, 1),
+        "documents_per_second": round(len(trainer.train_dataset) * epochs / seconds, 1),
         "peak_memory_mb": peak_memory_mb(trainer.args.device),
         "epochs": round(epochs, 3),
         "steps": trainer.state.global_step,
         "processes": trainer.args.world_size,
         "parameters": num_parameters(trainer.model),
     }
-    if checkpoint is not None:
-        # Seconds and speed are those of the last part alone.
-        figures["resumed_at_epoch"] = round(start_epoch, 3)
-    return figures
 
 
 def _write_folder(
