@@ -1,5 +1,9 @@
+import json
+import re
+
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hf_xmtc.retrieval import CandidateGenerator, candidate_recall
@@ -161,3 +165,146 @@ def test_recall_without_labels_that_training_never_saw():
 def test_texts_without_words_are_refused_with_what_to_do():
     with pytest.raises(ValueError, match="No word of the 2 training texts is left .* Are they empty"):
         CandidateGenerator.fit(["", ""], [[0], [0]], num_labels=1)
+
+
+def _edited(array: np.ndarray, place: int, value: float) -> np.ndarray:
+    array = array.copy()
+    array[place] = value
+    return array
+
+
+# What is done to the arrays of a folder of 60 texts and 6 labels → what is said.
+DAMAGED_ARRAYS = {
+    "label too large": (lambda a: {"labels.indices": _edited(a["labels.indices"], 3, 575)}, "labels.indices holds 575"),
+    "label negative": (lambda a: {"labels.indices": _edited(a["labels.indices"], 0, -1)}, "labels.indices holds -1"),
+    "word too large": (lambda a: {"documents.indices": _edited(a["documents.indices"], 0, 10**6)}, "holds 1000000"),
+    "word negative": (lambda a: {"documents.indices": _edited(a["documents.indices"], 0, -7)}, "documents.indices holds -7"),
+    "pointer back": (lambda a: {"labels.indptr": _edited(a["labels.indptr"], 5, 2**40)}, "labels.indptr"),
+    "pointer start": (lambda a: {"documents.indptr": _edited(a["documents.indptr"], 0, 1)}, "documents.indptr"),
+    "pointer end": (lambda a: {"labels.indptr": _edited(a["labels.indptr"], -1, 10**9)}, "labels.indptr"),
+    "no pointer": (lambda a: {"labels.indptr": a["labels.indptr"][:0]}, "labels.indptr"),
+    "fewer indices": (lambda a: {"documents.indices": a["documents.indices"][:-1]}, "documents.indices"),
+    "fewer values": (lambda a: {"documents.data": a["documents.data"][:-1]}, "documents.data"),
+    "fewer rows": (
+        lambda a: {"labels.indptr": a["labels.indptr"][:-1], "labels.indices": a["labels.indices"]},
+        "labels.indptr",
+    ),
+    "nan": (lambda a: {"documents.data": _edited(a["documents.data"], 2, np.nan)}, "documents.data"),
+    "infinite": (lambda a: {"idf": _edited(a["idf"], 0, np.inf)}, "idf"),
+    "negative": (lambda a: {"documents.data": _edited(a["documents.data"], 2, -0.5)}, "documents.data"),
+    "idf of others": (lambda a: {"idf": a["idf"][:-1]}, "idf"),
+    "table": (lambda a: {"labels.indices": a["labels.indices"][:, None]}, "labels.indices"),
+    "floats": (lambda a: {"labels.indices": a["labels.indices"].astype(np.float32)}, "labels.indices"),
+    "missing": (lambda a: {"labels.indices": None}, "labels.indices"),
+}
+
+
+@pytest.fixture
+def damage(generator, tmp_path):
+    """Write a generator's folder, with other arrays and settings, as a stranger could; a setting that is None is left out."""
+
+    def write(arrays: dict | None = None, settings: dict | None = None):
+        generator.save_pretrained(tmp_path)
+        files = [tmp_path / "candidates" / name for name in ("candidates.safetensors", "candidates.json")]
+        saved = {**load_file(files[0]), **(arrays or {})}
+        save_file({name: array for name, array in saved.items() if array is not None}, files[0])
+        if settings is not None or arrays is not None:
+            kept = {**json.loads(files[1].read_text()), "digest": None, **(settings or {})}
+            files[1].write_text(json.dumps({name: value for name, value in kept.items() if value is not None}))
+        return files
+
+    return write
+
+
+@pytest.mark.parametrize("kind", DAMAGED_ARRAYS)
+def test_ac70_arrays_are_checked_before_anything_is_computed(generator, damage, tmp_path, kind):
+    change, message = DAMAGED_ARRAYS[kind]
+    damage(change(generator._arrays()))
+    with pytest.raises(ValueError, match=re.escape(message)) as refused:
+        CandidateGenerator.from_pretrained(tmp_path)
+    assert "candidates.safetensors" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_labels": 1e12}, "num_labels is 1000000000000.0"),
+        ({"num_labels": 10**12}, "num_labels is 1000000000000"),
+        ({"num_labels": 5}, "labels.indices holds 5"),
+        ({"num_labels": "6"}, "num_labels is '6'"),
+        ({"num_labels": True}, "num_labels is True"),
+        ({"num_neighbors": 0}, "num_neighbors is 0"),
+        ({"num_neighbors": [5]}, r"num_neighbors is \[5\]"),
+        ({"words": "cat"}, "words is 'cat'"),
+        ({"words": ["cat", 5]}, "words"),
+        ({"words": ["cat", "cat"]}, "words"),
+        ({"words": []}, "words"),
+        ({"words": None}, "lacks words"),
+        ({"labels_digest": 5}, "labels_digest is 5"),
+    ],
+)
+def test_ac70_settings_are_checked_before_anything_is_computed(damage, tmp_path, settings, message):
+    damage(settings=settings)
+    with pytest.raises(ValueError, match=message) as refused:
+        CandidateGenerator.from_pretrained(tmp_path)
+    assert "candidates." in str(refused.value)
+
+
+def test_ac70_the_number_of_labels_is_that_of_the_model_beside_it(damage, tmp_path):
+    damage(settings={"num_labels": 2**31 - 1})
+    (tmp_path / "config.json").write_text('{"num_labels": 6}')
+    with pytest.raises(ValueError, match=r"candidates.json has num_labels=2147483647 but config.json beside it has 6"):
+        CandidateGenerator.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '"x"', "null", "{", '{"a"', "[" * 100_000, b"\xff\xfe", "{}"])
+def test_ac70_settings_that_cannot_be_read_are_said(damage, tmp_path, content):
+    _, file = damage()
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=r"candidates\.json .*(Copy|Fetch)"):
+        CandidateGenerator.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 7, 200, -1])
+def test_ac70_a_cut_file_is_said(damage, tmp_path, size):
+    file, _ = damage()
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(ValueError, match=r"candidates\.safetensors \(\d+ bytes\) is not a sound safetensors file"):
+        CandidateGenerator.from_pretrained(tmp_path)
+
+
+def test_a_changed_bit_is_noticed_where_every_value_is_possible(damage, generator, tmp_path):
+    file, settings = damage()
+    halved = generator._arrays()["idf"] / 2
+    save_file({**load_file(file), "idf": halved}, file)
+    with pytest.raises(ValueError, match=r"candidates.safetensors is not the file that was saved with candidates.json"):
+        CandidateGenerator.from_pretrained(tmp_path)
+    # Folders of earlier versions say no digest.
+    settings.write_text(
+        json.dumps({name: value for name, value in json.loads(settings.read_text()).items() if name != "digest"})
+    )
+    np.testing.assert_array_equal(CandidateGenerator.from_pretrained(tmp_path).vectorizer.idf_, halved)
+
+
+@pytest.mark.parametrize(
+    ("documents", "labels", "message"),
+    [
+        (None, lambda m: m[:-1], "documents has 60 rows and labels 59"),
+        (lambda m: m[:, :-1], None, "but the vectorizer knows"),
+        (None, lambda m: m.tocsc(), "labels is a csc_array"),
+        (None, lambda m: m.toarray(), "labels is a ndarray"),
+        (None, lambda m: _with_indices(m, 9), "labels.indices holds 9"),
+    ],
+)
+def test_ac70_matrices_that_do_not_fit_are_refused(generator, documents, labels, message):
+    documents, labels = (
+        (change or (lambda m: m))(m) for change, m in ((documents, generator.documents), (labels, generator.labels))
+    )
+    with pytest.raises(ValueError, match=message):
+        CandidateGenerator(generator.vectorizer, documents, labels)
+
+
+def _with_indices(matrix, index: int):
+    matrix = matrix.copy()
+    matrix.indices[-1] = index
+    return matrix

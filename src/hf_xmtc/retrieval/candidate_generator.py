@@ -8,20 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from hf_xmtc.file_checks import check_csr, check_numbers
 from hf_xmtc.metrics.label_sets import LabelSetsLike, label_sets
 from hf_xmtc.models.label_topk import exact_topk
 
+from .candidate_files import ARRAYS_FILE, FOLDER, SETTINGS_FILE, find_candidate_files
+
 __all__ = ["CandidateGenerator", "candidate_recall"]
 
-ARRAYS_FILE, SETTINGS_FILE = "candidates.safetensors", "candidates.json"
-# Where a model folder keeps its generator.
-FOLDER = "candidates"
 # Numbers of a block of texts against all training texts or all labels.
 BLOCK_NUMBERS = 2**24
 VECTORIZER = {"sublinear_tf": True, "dtype": np.float32, "token_pattern": r"(?u)\b\w+\b"}
@@ -39,6 +37,9 @@ class CandidateGenerator:
         labels: Their labels, (N, L), ones.
         num_neighbors: Training texts that vote.
         labels_digest: That of the config of the model whose labels they are; None where it is not known.
+
+    Raises:
+        ValueError: If the matrices do not fit each other or the vectorizer, or reach outside themselves.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class CandidateGenerator:
     ):
         if num_neighbors < 1:
             raise ValueError(f"num_neighbors={num_neighbors}, but at least 1 text has to vote.")
+        _check_matrices(documents, labels, len(vectorizer.vocabulary_))
         self.vectorizer, self.documents, self.labels = vectorizer, documents, labels
         self.labels_digest = labels_digest
         self.num_neighbors = min(num_neighbors, documents.shape[0])
@@ -193,6 +195,7 @@ class CandidateGenerator:
             "num_labels": self.num_labels,
             "labels_digest": self.labels_digest,
             "num_neighbors": self.num_neighbors,
+            "digest": self.digest(),
             "words": self._words(),
         }
         (folder / SETTINGS_FILE).write_text(json.dumps(settings, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -210,29 +213,27 @@ class CandidateGenerator:
 
         Raises:
             FileNotFoundError: If there is none beside the model.
+            ValueError: If a file is damaged, or an array reaches outside the others; the message names file and array.
             OSError: If there is no such model on the Hub, or the Hub cannot be reached.
         """
-        name_or_path = os.fspath(name_or_path)
-        names = (f"{FOLDER}/{ARRAYS_FILE}", f"{FOLDER}/{SETTINGS_FILE}")
-        try:
-            if os.path.isdir(name_or_path):
-                paths = [Path(name_or_path, name).resolve(strict=True) for name in names]
-            else:
-                paths = [Path(hf_hub_download(name_or_path, name, revision=revision, token=token)) for name in names]
-        except (FileNotFoundError, EntryNotFoundError) as error:
-            raise FileNotFoundError(
-                f"{name_or_path} lacks {' or '.join(names)} ({error}). Was the model trained with num_candidates, or saved beside its "
-                "generator by CandidateGenerator.save_pretrained?"
-            ) from error
-        arrays, settings = load_file(paths[0]), json.loads(Path(paths[1]).read_text(encoding="utf-8"))
-        vectorizer = TfidfVectorizer(vocabulary=settings["words"], **VECTORIZER)
-        vectorizer.idf_ = arrays["idf"]
+        files = find_candidate_files(os.fspath(name_or_path), revision, token)
+        settings = files.read_settings()
+        words, num_labels = settings["words"], settings["num_labels"]
+        arrays = files.read_arrays(len(words), num_labels)
+        vectorizer = TfidfVectorizer(vocabulary=words, **VECTORIZER)
+        vectorizer.idf_ = arrays["idf"].astype(np.float32)
         parts = {name: (arrays[f"{name}.indices"], arrays[f"{name}.indptr"]) for name in ("documents", "labels")}
         num_documents = len(arrays["documents.indptr"]) - 1
-        documents = csr_array((arrays["documents.data"], *parts["documents"]), shape=(num_documents, len(settings["words"])))
+        documents = csr_array((arrays["documents.data"], *parts["documents"]), shape=(num_documents, len(words)))
         ones = np.ones(len(parts["labels"][0]), dtype=np.float32)
-        labels = csr_array((ones, *parts["labels"]), shape=(num_documents, settings["num_labels"]))
-        return cls(vectorizer, documents, labels, settings["num_neighbors"], settings["labels_digest"])
+        labels = csr_array((ones, *parts["labels"]), shape=(num_documents, num_labels))
+        generator = cls(vectorizer, documents, labels, settings["num_neighbors"], settings["labels_digest"])
+        if settings["digest"] not in (None, generator.digest()):
+            raise ValueError(
+                f"{files.arrays} is not the file that was saved with {SETTINGS_FILE} (digest {settings['digest']}, found "
+                f"{generator.digest()}). Was one of the two changed? Copy both again from where the model came."
+            )
+        return generator
 
 
 def candidate_recall(candidates: np.ndarray, positives: LabelSetsLike, ignore_unseen: int | None = None) -> float:
@@ -257,3 +258,17 @@ def candidate_recall(candidates: np.ndarray, positives: LabelSetsLike, ignore_un
         raise ValueError("No document has a label, so there is nothing to recall.")
     found = truth.positions(np.arange(len(candidates))[:, None], candidates) >= 0
     return float((found.sum(axis=1)[some] / truth.sizes[some]).mean())
+
+
+def _check_matrices(documents: csr_array, labels: csr_array, num_words: int) -> None:
+    for name, matrix in (("documents", documents), ("labels", labels)):
+        if getattr(matrix, "format", None) != "csr":
+            raise ValueError(f"{name} is a {type(matrix).__name__}, but must be sparse: scipy.sparse.csr_array({name}).")
+        matrix.check_format(full_check=False)  # the lengths
+        check_csr(name, matrix.indptr, matrix.indices, *matrix.shape)
+        check_numbers(matrix.data, f"{name}.data")
+    if documents.shape[0] != labels.shape[0] or documents.shape[1] != num_words:
+        raise ValueError(
+            f"documents has {documents.shape[0]} rows and labels {labels.shape[0]}; documents has {documents.shape[1]} columns, but the "
+            f"vectorizer knows {num_words} words. Give one row of each per training text, and one column per word."
+        )
