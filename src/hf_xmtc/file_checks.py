@@ -128,7 +128,7 @@ def read_json_object(path: str | Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # deep nesting ends in the latter
         raise ValueError(f"{path} is not valid JSON ({error}). {_REMEDY}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold a JSON object, found a {type(content).__name__}. {_REMEDY}")
+        raise ValueError(f"{path} must hold a JSON object, found a {type(content).__name__}.")
     return content
 
 

@@ -207,10 +207,159 @@ def test_checkpoints_and_hidden_files_stay_behind_and_this_is_said(hub, push, mo
         (model_folder / name).parent.mkdir(exist_ok=True)
         (model_folder / name).write_bytes(b"content")
     push(model_folder, "me/tagger")
-    assert "Left out of the upload" in caplog.text and "checkpoint-100/" in caplog.text and ".cache/" in caplog.text
+    assert "2 entries are not part of a model and stay here: .cache/, checkpoint-100/" in caplog.text
     sent = set(hub.repos["me/tagger"].files())
     assert "predictions/test.parquet" in sent
     assert not [name for name in sent if name.startswith(("checkpoint-", ".cache"))]
+
+
+# What lies beside a model in practice, and must not leave the machine.
+SECRETS = (
+    *(
+        "token",
+        "hf_token.txt",
+        "id_rsa",
+        "server.pem",
+        "credentials.json",
+        "secrets.yaml",
+        ".env",
+        ".netrc",
+        "train.log",
+        "nohup.out",
+    ),
+    *(
+        "texts.csv",
+        "metrics.json.tmp",
+        "averaged_model.safetensors",
+        "notes.py",
+        "trainer_state.json",
+        "private.png",
+        "MODEL.SAFETENSORS",
+    ),
+    *(
+        "mydata/train.parquet",
+        "wandb/run-1/output.log",
+        "checkpoints/notes.txt",
+        "predictions/texts.parquet",
+        "candidates/notes.txt",
+    ),
+    *("predictions/sub/test.parquet", "runs/events", "candidates/.hidden"),
+)
+
+
+def test_ac49_only_a_model_is_pushed_and_the_rest_is_listed(hub, push, model_folder, capsys):
+    for name in SECRETS:
+        (model_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (model_folder / name).write_text("top secret")
+    belong = {
+        "LICENSE",
+        "training_log.json",
+        "training_args.json",
+        "training_curve.png",
+        "predictions/test.parquet",
+        "mine.png",
+    }
+    for name in belong:
+        (model_folder / name).write_bytes(b"{}")
+    with (model_folder / "README.md").open("a", encoding="utf-8") as card:
+        card.write("\n![what I saw](mine.png)\n")
+    said = push(model_folder, "me/tagger", "--dry_run")
+    listed = {line.split("  ")[-1].strip() for line in said.splitlines()}
+    push(model_folder, "me/tagger")
+    sent = hub.repos["me/tagger"].files()
+    assert belong <= set(sent) and not set(SECRETS) & set(sent)
+    assert not [name for name, content in sent.items() if b"top secret" in content]
+    assert set(sent) - {".gitattributes"} <= listed
+    stays = said[said.index("stay here") :]
+    for name in (
+        "token",
+        "id_rsa",
+        "server.pem",
+        ".env",
+        "mydata/",
+        "wandb/",
+        "predictions/texts.parquet",
+        "candidates/notes.txt",
+    ):
+        assert name in stays
+
+
+def _link(path: Path, target: Path | str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def test_ac71_links_to_the_outside_loops_and_links_to_nowhere_stay_behind(hub, push, model_folder, tmp_path):
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "passwords.txt").write_text("top secret")
+    links = {
+        "leak.txt": private / "passwords.txt",
+        "linkdir": private,
+        "loop": ".",
+        "loop2": "..",
+        "nothing": "nowhere",
+        "self": "self",
+    }
+    for name, target in links.items():
+        _link(model_folder / name, target)
+    _link(model_folder / "wandb", private)
+    for options in (["--dry_run"], []):
+        said = push(model_folder, "me/tagger", *options)
+        assert "would go to" in said or "Published" in said
+    sent = hub.repos["me/tagger"].files()
+    assert not set(links) & {name.partition("/")[0] for name in sent}
+    assert not [name for name, content in sent.items() if b"top secret" in content]
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "reason"),
+    [
+        ("LICENSE", "{private}/passwords.txt", "leads out of the folder"),
+        ("model.safetensors", "{private}/passwords.txt", "leads out of the folder"),
+        ("predictions", "{private}", None),
+        ("candidates", "{private}", None),
+        ("predictions/test.parquet", "{private}/passwords.txt", "leads out of the folder"),
+        ("metrics.json", "metrics.json", "leads nowhere"),
+        ("metrics.json", "gone.json", "leads nowhere"),
+        ("metrics.json", ".", "leads to a folder"),
+    ],
+)
+@pytest.mark.parametrize("options", [["--dry_run"], []], ids=["dry", "real"])
+def test_ac71_a_file_of_the_model_that_is_a_link_to_elsewhere_is_refused(
+    hub, push, model_folder, tmp_path, name, target, reason, options
+):
+    private = tmp_path / "private"
+    private.mkdir()
+    for secret in ("passwords.txt", "test.parquet", "candidates.json"):
+        (private / secret).write_text("top secret")
+    (model_folder / name).parent.mkdir(exist_ok=True)
+    _link(model_folder / name, target.format(private=private))
+    if reason is None:  # a linked folder is not looked into
+        push(model_folder, "me/tagger", *options)
+        assert not options or hub.requests == []
+        assert all(b"top secret" not in content for repo in hub.repos.values() for content in repo.files().values())
+    else:
+        said = push(model_folder, "me/tagger", *options, fails=True)
+        assert f"{name} is a link that {reason}" in said and "Put the file itself there" in said and hub.requests == []
+
+
+def test_ac71_a_snapshot_of_the_hubs_cache_is_pushed_though_it_is_made_of_links(hub, push, model_folder, tmp_path):
+    blobs, snapshot = tmp_path / "models--me--x" / "blobs", tmp_path / "models--me--x" / "snapshots" / "abc"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    for number, path in enumerate(sorted(model_folder.iterdir())):
+        path.rename(blobs / str(number))
+        (snapshot / path.name).symlink_to(Path("../../blobs") / str(number))
+    push(snapshot, "me/tagger")
+    assert hub.repos["me/tagger"].files()["model.safetensors"] == (snapshot / "model.safetensors").read_bytes()
+
+
+def test_ac71_links_within_the_folder_are_pushed_as_files(hub, push, model_folder):
+    (model_folder / "README.md").rename(model_folder / "README.en.md")
+    _link(model_folder / "README.md", "README.en.md")
+    push(model_folder, "me/tagger")
+    assert b"me/tagger" in hub.repos["me/tagger"].files()["README.md"]
 
 
 def test_private_repo_is_made_private_and_a_public_one_is_not_taken_for_one(hub, push, model_folder):
@@ -237,7 +386,7 @@ def test_another_model_on_the_hub_is_replaced_only_on_request(hub, push, model_f
     other = Path(shutil.copytree(model_folder, tmp_path / "other"))
     _rewrite_json(other / "config.json", num_labels=len(other_labels))
     (other / "labels.json").write_text(json.dumps(other_labels))
-    (other / "old_notes.txt").write_text("of the other model")
+    (other / "LICENSE").write_text("of the other model")
     push(other, "me/tagger")
     before = hub.repos["me/tagger"].files()
     said = push(model_folder, "me/tagger", fails=True)
@@ -246,7 +395,7 @@ def test_another_model_on_the_hub_is_replaced_only_on_request(hub, push, model_f
     push(model_folder, "me/tagger", "--overwrite")
     after = hub.repos["me/tagger"].files()
     assert after["labels.json"] == (model_folder / "labels.json").read_bytes()
-    assert "old_notes.txt" not in after and ".gitattributes" in after
+    assert "LICENSE" not in after and ".gitattributes" in after
 
 
 def test_another_model_type_on_the_hub_is_refused(push, model_folder):

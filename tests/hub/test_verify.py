@@ -1,8 +1,11 @@
 """What makes a model folder incomplete, and how it is said."""
 
 import json
+import os
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from hf_xmtc.hub import check_model_folder
 
@@ -91,3 +94,83 @@ def test_pickles_in_an_optimizer_checkpoint_do_not_count(model_folder):
 def test_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing is not there"):
         check_model_folder(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value", "problem"),
+    [
+        ("config.json", "auto_map", ["a.B"], "config.json: auto_map must be an object, found a list"),
+        ("config.json", "auto_map", "x", "config.json: auto_map must be an object, found a str"),
+        ("config.json", "custom_pipelines", [1], "config.json: custom_pipelines must be an object, found a list"),
+        ("config.json", "custom_pipelines", {"text-classification": "x"}, "custom_pipelines"),
+        ("config.json", "num_labels", True, "config.json has no num_labels"),
+        ("config.json", "model_type", ["bert"], "config.json has no model_type"),
+        ("tokenizer_config.json", "auto_map", 5, "tokenizer_config.json: auto_map must be an object, found a int"),
+    ],
+)
+def test_settings_of_another_kind_are_problems_and_no_traceback(model_folder, name, setting, value, problem):
+    content = json.loads((model_folder / name).read_text())
+    (model_folder / name).write_text(json.dumps({**content, setting: value}))
+    assert any(problem in said for said in check_model_folder(model_folder).problems)
+
+
+@pytest.mark.parametrize("weight_map", [["a"], "x", {"a": 5}, {"a": ["b"]}])
+def test_an_index_of_weights_of_another_kind_is_a_problem(model_folder, weight_map):
+    (model_folder / "model.safetensors").unlink()
+    (model_folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    assert any("model.safetensors.index.json: weight_map must" in said for said in check_model_folder(model_folder).problems)
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.json", "tokenizer_config.json", "tokenizer.json", "recipe.json"])
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe", b"5", b""], ids=["deep", "bytes", "number", "empty"])
+def test_json_that_is_no_object_is_a_problem(model_folder, name, content):
+    (model_folder / name).write_bytes(content)
+    assert any(said.startswith(f"{name} ") for said in check_model_folder(model_folder).problems)
+
+
+@pytest.mark.parametrize("name", ["README.md", "modeling_bertxml.py"])
+def test_text_that_is_not_utf8_is_a_problem(model_folder, name):
+    (model_folder / name).write_bytes(b"\xff\xfe\x00")
+    assert any(said.startswith(f"{name} is not UTF-8 text") for said in check_model_folder(model_folder).problems)
+
+
+@pytest.mark.parametrize("metadata", ["{a: [", "- 1", "tags: 5"])
+def test_a_card_whose_metadata_cannot_be_read_is_a_problem(model_folder, metadata):
+    (model_folder / "README.md").write_text(f"---\n{metadata}\n---\ntext")
+    assert any(
+        said.startswith("README.md: its metadata cannot be read") for said in check_model_folder(model_folder).problems
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_ac75_weights_that_are_not_finite_are_a_problem(model_folder, value, kind, monkeypatch):
+    monkeypatch.setattr("hf_xmtc.hub.verify.BLOCK_NUMBERS", 7)  # so that a tensor has many blocks
+    path = model_folder / "model.safetensors"
+    weights = {name: tensor.to(kind) for name, tensor in load_file(path).items()}
+    save_file(weights, path)
+    assert check_model_folder(model_folder).complete
+    name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
+    weights[name][-1, -1] = value
+    save_file(weights, path)
+    (problem,) = check_model_folder(model_folder).problems
+    assert (
+        f"model.safetensors: the tensor {name} holds numbers that are not finite" in problem and "Train it again" in problem
+    )
+
+
+def test_a_scalar_and_whole_numbers_are_weights_too(model_folder):
+    path = model_folder / "model.safetensors"
+    save_file({**load_file(path), "steps": torch.tensor(5), "scale": torch.tensor(2.0), "none": torch.zeros(0, 3)}, path)
+    assert check_model_folder(model_folder).complete
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no such files")
+def test_a_pipe_is_not_waited_for(model_folder):
+    (model_folder / "metrics.json").unlink()
+    os.mkfifo(model_folder / "metrics.json")
+    os.mkfifo(model_folder / "queue")
+    report = check_model_folder(model_folder)
+    assert (
+        any(said.startswith("metrics.json is no ordinary file") for said in report.problems) and "queue" in report.left_out
+    )

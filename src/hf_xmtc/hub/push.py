@@ -1,7 +1,6 @@
 """Publish a model folder on the Hugging Face Hub, in one commit that holds exactly the files of the model."""
 
 import argparse
-import json
 import logging
 import sys
 import tempfile
@@ -15,10 +14,12 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, Mo
 from huggingface_hub.errors import HfHubHTTPError, RevisionNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 
 from .model_card import REPO_ID_PLACEHOLDER, is_local_path
-from .verify import CONFIG_FILE, ModelFolderReport, check_model_folder, num_labels_of
+from .model_files import CONFIG_FILE, ModelFiles
+from .verify import ModelFolderReport, check_model_folder, num_labels_of
 
 __all__ = ["push_folder", "push_main"]
 
@@ -48,7 +49,7 @@ def push_folder(
 ) -> str:
     """Upload a model folder to the Hub.
 
-    Optimizer checkpoints, caches and hidden files stay behind. In the card, the placeholder for the repo's name and the
+    Only what belongs to a model is sent (see `ModelFiles`); everything else in the folder stays behind. In the card, the placeholder for the repo's name and the
     licence are filled in on the way; the folder itself is not changed. The upload is one commit, so readers see the old model
     or the new one.
 
@@ -71,7 +72,7 @@ def push_folder(
     Raises:
         FileNotFoundError: If there is no such folder.
         ValueError: If the folder is not complete, holds pickles or corrupt weights, or the repo holds another model, or is
-            public where ``private`` was asked for.
+            public where ``private`` was asked for, or a file of the model is a link that leads out of the folder.
         PermissionError: If the Hub refuses the token.
         ConnectionError: If the Hub cannot be reached.
     """
@@ -120,12 +121,18 @@ def push_folder(
 
 def _warn_about_contents(report: ModelFolderReport) -> None:
     if report.left_out:
-        logger.warning("Left out of the upload, as they are not part of the model: %s", ", ".join(report.left_out))
+        shown = ", ".join(report.left_out[:20]) + (", …" if len(report.left_out) > 20 else "")
+        logger.warning(_words_on_left_out(report.left_out, shown))
     if "recipe.json" in report.files:
-        recipe = json.loads((report.folder / "recipe.json").read_text(encoding="utf-8"))
+        recipe = read_json_object(report.folder / "recipe.json")
         paths = {key: value for key, value in recipe.items() if isinstance(value, str) and is_local_path(value)}
         if paths:
             logger.warning("recipe.json names paths of this machine, which everyone will be able to read: %s", paths)
+
+
+def _words_on_left_out(left_out: Sequence[str], shown: str) -> str:
+    entries = "1 entry is" if len(left_out) == 1 else f"{len(left_out)} entries are"
+    return f"{entries} not part of a model and {'stays' if len(left_out) == 1 else 'stay'} here: {shown}"
 
 
 @dataclass
@@ -152,7 +159,7 @@ def _look_at_remote(api: HfApi, repo_id: str, revision: str | None) -> _Remote:
         for name in (CONFIG_FILE, LABELS_FILE):
             if name in files:
                 contents[name] = api.hf_hub_download(repo_id, name, revision=info.sha, local_dir=folder)
-        config = _read_or_none(contents.get(CONFIG_FILE), lambda path: json.loads(Path(path).read_text(encoding="utf-8")))
+        config = _read_or_none(contents.get(CONFIG_FILE), read_json_object)
         labels = _read_or_none(contents.get(LABELS_FILE), LabelNames.load)
     return _Remote(bool(info.private), is_new_branch, files, config, labels)
 
@@ -230,7 +237,9 @@ def push_main(argv: Sequence[str] | None = None) -> int:
         "--license", help="licence of the weights for the card, such as apache-2.0 (default: the card's own)"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a repo that holds another model")
-    parser.add_argument("--dry_run", action="store_true", help="check the folder and list the files, send nothing")
+    parser.add_argument(
+        "--dry_run", action="store_true", help="check the folder, list what would be sent and what not, and send nothing"
+    )
     options = parser.parse_args(argv)
     try:
         address = push_folder(
@@ -247,10 +256,13 @@ def push_main(argv: Sequence[str] | None = None) -> int:
         print(f"Nothing was published. {error}", file=sys.stderr)
         return 1
     if options.dry_run:
-        report = check_model_folder(options.model)
-        for name in report.files:
-            print(f"{(report.folder / name).stat().st_size:>14,}  {name}")
-        print(f"{report.num_bytes:>14,}  bytes in {len(report.files)} files would go to {address}")
+        files = ModelFiles.find(options.model)
+        sizes = {name: (files.folder / name).stat().st_size for name in files.names}
+        for name, size in sizes.items():
+            print(f"{size:>14,}  {name}")
+        print(f"{sum(sizes.values()):>14,}  bytes in {len(sizes)} files would go to {address}")
+        if files.left_out:
+            print(_words_on_left_out(files.left_out, "".join(f"\n{'':>14}  {name}" for name in files.left_out)))
     else:
         print(f"Published at {address}")
     return 0

@@ -1,28 +1,24 @@
 """Is this folder a complete model that someone else can open? Asked before publishing and after training."""
 
-import json
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+from huggingface_hub import ModelCard
 from safetensors import SafetensorError, safe_open
 
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 
-__all__ = ["ModelFolderReport", "check_model_folder", "num_labels_of", "published_files"]
+from .model_files import CARD_FILE, CONFIG_FILE, TOKENIZER_CONFIG_FILE, ModelFiles
 
-CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
-WEIGHTS_INDEX_FILE = "model.safetensors.index.json"
-REQUIRED_FILES = (CONFIG_FILE, "tokenizer.json", "tokenizer_config.json", LABELS_FILE, "README.md", "metrics.json")
+__all__ = ["ModelFolderReport", "check_model_folder", "num_labels_of"]
+
+REQUIRED_FILES = (CONFIG_FILE, "tokenizer.json", TOKENIZER_CONFIG_FILE, LABELS_FILE, CARD_FILE, "metrics.json")
 
 # Formats that run code when they are opened; the Hub flags them and nothing in this package reads them.
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib")
-
-# Optimizer checkpoints, caches and event logs are working files of one run, not part of the model.
-_PRIVATE_FOLDER = re.compile(r"checkpoint-\d+|runs|__pycache__")
-_SIBLING_IMPORT = re.compile(r"^\s*from\s+\.(\w+)\s+import\b", flags=re.MULTILINE)
+# Numbers of a tensor that are looked at together.
+BLOCK_NUMBERS = 2**24
 
 
 @dataclass
@@ -32,7 +28,7 @@ class ModelFolderReport:
     Attributes:
         folder: The folder.
         files: Files that belong to the model, as sorted paths relative to the folder, with "/" between the parts.
-        left_out: Folders and hidden files that stay behind when the folder is published (optimizer checkpoints, caches).
+        left_out: Files, links and folders that stay behind when the folder is published, as they are not part of a model.
         missing: Names of files that a complete model folder has and this one lacks.
         problems: Everything that keeps the folder from being opened or published, as sentences; empty when all is well.
         model_type: From config.json; None where it cannot be read.
@@ -71,8 +67,8 @@ class ModelFolderReport:
 def check_model_folder(folder: str | Path) -> ModelFolderReport:
     """Look at a model folder without loading the model.
 
-    Weights are opened far enough to see that their header is sound and that no byte is missing at the end, which
-    is what an interrupted download or a full disk leaves behind.
+    Weights are read block by block: their header must be sound, no byte missing at the end (which is what an interrupted download or
+    a full disk leaves behind), and every number finite.
 
     Args:
         folder: Folder written by ``scripts/train.py`` or by ``save_pretrained``.
@@ -83,124 +79,97 @@ def check_model_folder(folder: str | Path) -> ModelFolderReport:
     Raises:
         FileNotFoundError: If there is no such folder.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        what = "a file, not a folder" if folder.exists() else "not there"
-        raise FileNotFoundError(f"The model folder {folder} is {what}. Give the folder that scripts/train.py wrote.")
-    report = ModelFolderReport(folder)
-    report.files, report.left_out = published_files(folder)
-    config = _check_config(report)
-    weights = _check_weights(report)
-    code = _check_code(report, config)
-    report.missing = [name for name in (*REQUIRED_FILES, *weights, *code) if name not in report.files]
+    files = ModelFiles.find(folder)
+    report = ModelFolderReport(files.folder, files.names, files.left_out, problems=files.problems)
+    _check_config(report, files)
+    for name in [*files.weights, "candidates/candidates.safetensors"]:
+        if name in report.files:
+            _check_weights(report, name)
+    refused = [problem.partition(" ")[0] for problem in report.problems]
+    required = [name for name in (*REQUIRED_FILES, *files.weights, *files.code) if name not in refused]
+    report.missing = [name for name in required if name not in report.files]
     if report.missing:
         report.problems.insert(
             0,
             f"missing: {', '.join(report.missing)}. Was the training stopped before it ended? Run scripts/train.py again, "
             "or copy the missing files from where the folder came from.",
         )
-    pickles = [name for name in report.files if name.endswith(PICKLE_SUFFIXES)]
+    pickles = [name for name in report.left_out if name.endswith(PICKLE_SUFFIXES)]
     if pickles:
         report.problems.append(
             f"pickled files, which can run code when they are opened: {', '.join(pickles)}. "
             "Delete them, or save the weights with save_pretrained, which writes safetensors."
         )
     _check_labels(report)
-    for name in ("metrics.json", "recipe.json"):
-        if name in report.files:
-            _read_json_object(report, name)
+    _check_card(report, files)
+    for name in ("tokenizer.json", "metrics.json", "recipe.json"):
+        files.read_json(name)  # says what is wrong
     return report
-
-
-def published_files(folder: str | Path) -> tuple[list[str], list[str]]:
-    """Sort the contents of a model folder into what is published and what stays behind.
-
-    Returns:
-        Paths of the files that are published, and of the folders and hidden files that are not, both relative and sorted.
-    """
-    folder = Path(folder)
-    published: list[str] = []
-    left_out: list[str] = []
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or (path.is_dir() and _PRIVATE_FOLDER.fullmatch(path.name)):
-            left_out.append(path.name + ("/" if path.is_dir() else ""))
-        elif path.is_dir():
-            below, below_left_out = published_files(path)
-            published += [f"{path.name}/{name}" for name in below]
-            left_out += [f"{path.name}/{name}" for name in below_left_out]
-        else:
-            published.append(path.name)
-    return published, left_out
 
 
 def num_labels_of(config: dict) -> int | None:
     """Label count of a config.json: our integer ``num_labels``, else the length of ``id2label``, else None."""
-    if isinstance(config.get("num_labels"), int):
-        return config["num_labels"]
-    return len(config["id2label"]) if config.get("id2label") else None
+    count, names = config.get("num_labels"), config.get("id2label")
+    if type(count) is int:
+        return count
+    return len(names) if names and isinstance(names, dict) else None
 
 
-def _check_config(report: ModelFolderReport) -> dict:
-    if CONFIG_FILE not in report.files:
-        return {}
-    config = _read_json_object(report, CONFIG_FILE)
+def _check_config(report: ModelFolderReport, files: ModelFiles) -> None:
+    config = files.read_json(CONFIG_FILE)
     if config is None:
-        return {}
-    report.model_type, report.num_labels = config.get("model_type"), num_labels_of(config)
+        return
+    kind = config.get("model_type")
+    report.model_type, report.num_labels = kind if isinstance(kind, str) else None, num_labels_of(config)
     for name, value in (("model_type", report.model_type), ("num_labels", report.num_labels)):
         if value is None:
             report.problems.append(f"{CONFIG_FILE} has no {name}. Write it with save_pretrained instead of by hand.")
-    return config
 
 
-def _check_weights(report: ModelFolderReport) -> list[str]:
-    """Names of the weight files there should be, after a look into those that are there."""
-    names = [WEIGHTS_FILE]
-    if WEIGHTS_FILE not in report.files and WEIGHTS_INDEX_FILE in report.files:
-        index = _read_json_object(report, WEIGHTS_INDEX_FILE) or {}
-        names = sorted(set(index.get("weight_map", {}).values()))
-    for name in names:
-        if name not in report.files:
-            continue
-        try:
-            with safe_open(report.folder / name, framework="numpy") as tensors:
-                empty = not tensors.keys()
-        except SafetensorError as error:
-            size = (report.folder / name).stat().st_size
-            report.problems.append(
-                f"{name} ({size:,} bytes) is not a sound safetensors file ({error}). "
-                "Was a download or a copy interrupted? Delete the file and fetch or save it again."
-            )
-        else:
-            if empty:
-                report.problems.append(f"{name} holds no tensors. Save the model again with save_pretrained.")
-    return names
+def _check_weights(report: ModelFolderReport, name: str) -> None:
+    try:
+        with safe_open(report.folder / name, framework="pt") as tensors:
+            empty, wrong = not tensors.keys(), _first_not_finite(tensors)
+    except SafetensorError as error:
+        size = (report.folder / name).stat().st_size
+        report.problems.append(
+            f"{name} ({size:,} bytes) is not a sound safetensors file ({error}). "
+            "Was a download or a copy interrupted? Delete the file and fetch or save it again."
+        )
+        return
+    if empty:
+        report.problems.append(f"{name} holds no tensors. Save the model again with save_pretrained.")
+    if wrong is not None:
+        report.problems.append(
+            f"{name}: the tensor {wrong} holds numbers that are not finite, so the model's scores are none. Did its loss become nan? Train "
+            "it again with a lower learning rate, or take an earlier checkpoint."
+        )
 
 
-def _check_code(report: ModelFolderReport, config: dict) -> list[str]:
-    """Names of the code files that config.json and those files themselves ask for."""
-    wanted = list(_modules_named_in(config))
-    for name in wanted:  # grows while siblings are found
-        if name in report.files:
-            source = (report.folder / name).read_text(encoding="utf-8")
-            wanted += [f"{module}.py" for module in _SIBLING_IMPORT.findall(source) if f"{module}.py" not in wanted]
-    return wanted
+def _first_not_finite(tensors: safe_open) -> str | None:
+    """Name of the first tensor with nan or infinity; read in blocks, because it may be larger than the memory that is left."""
+    for name in tensors.keys():  # noqa: SIM118, it is no dictionary
+        part = tensors.get_slice(name)
+        shape = part.get_shape()
+        rows = max(1, BLOCK_NUMBERS // max(1, torch.Size(shape[1:]).numel())) if shape else 1
+        for start in range(0, shape[0] if shape else 1, rows):
+            block = part[start : start + rows] if shape else tensors.get_tensor(name)
+            if not (block.float() if block.element_size() == 1 else block).isfinite().all():
+                return name
+    return None
 
 
-def _modules_named_in(config: dict) -> Iterator[str]:
-    pipelines = [entry.get("impl") for entry in (config.get("custom_pipelines") or {}).values()]
-    references: list = [*(config.get("auto_map") or {}).values(), *pipelines]
-    seen = set()
-    while references:
-        reference = references.pop(0)
-        if isinstance(reference, list | tuple):  # a tokenizer has one class for each of the slow and the fast kind
-            references += reference
-        # "user/repo--module.Class" is code of another repo, which is fetched from there.
-        elif isinstance(reference, str) and "--" not in reference and reference not in seen:
-            module = reference.split(".")[0]
-            if module not in seen:
-                seen.add(module)
-                yield f"{module}.py"
+def _check_card(report: ModelFolderReport, files: ModelFiles) -> None:
+    text = files.read_text(CARD_FILE)
+    if text is None:
+        return
+    try:
+        ModelCard(text)
+    except Exception as error:  # those of the YAML reader among them, which have no class in common with the others
+        said = " ".join(str(error).split())
+        report.problems.append(
+            f"{CARD_FILE}: its metadata cannot be read ({said:.200}). Mend the lines between the two ---."
+        )
 
 
 def _check_labels(report: ModelFolderReport) -> None:
@@ -216,15 +185,3 @@ def _check_labels(report: ModelFolderReport) -> None:
             f"{LABELS_FILE} names {len(labels)} labels but {CONFIG_FILE} has num_labels={report.num_labels}. "
             "Do they come from two trainings? Copy both from the same model folder."
         )
-
-
-def _read_json_object(report: ModelFolderReport, name: str) -> dict | None:
-    try:
-        content = json.loads((report.folder / name).read_text(encoding="utf-8"))
-    except ValueError as error:
-        report.problems.append(f"{name} is not valid JSON ({error}). Copy it again from where the model came from.")
-        return None
-    if not isinstance(content, dict):
-        report.problems.append(f"{name} must hold a JSON object, found a {type(content).__name__}.")
-        return None
-    return content
