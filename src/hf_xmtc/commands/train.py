@@ -38,6 +38,7 @@ from .document_limits import rows_in_data
 from .model_building import build_model, build_tokenizer, refuse_too_large
 from .output_folder import DATA_DIGEST, OutputFolder
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
+from .publishing import explain_failed_push
 from .recipe import Recipe, parse_recipe
 from .reopening import check_folder, score_some
 from .trained_state import keep_trained, restore_trained
@@ -189,13 +190,14 @@ def _train_into(folder: OutputFolder, recipe: Recipe, trainer_class: type[XMTCTr
         check_folder(folder.path, checked, data, info, as_candidates=generator is not None)
         folder.finish(metrics)
         if push_to_hub:
-            url = push_folder(
-                folder.path,
-                args.hub_model_id or folder.path.name,
-                private=bool(args.hub_private_repo),
-                token=args.hub_token,
-                revision=args.hub_revision,
-            )
+            with explain_failed_push(folder.path, args):
+                url = push_folder(
+                    folder.path,
+                    args.hub_model_id or folder.path.name,
+                    private=bool(args.hub_private_repo),
+                    token=args.hub_token,
+                    revision=args.hub_revision,
+                )
             say(args, f"Pushed to {url}.")
     if args.parallel_mode == ParallelMode.DISTRIBUTED:
         torch.distributed.barrier()
