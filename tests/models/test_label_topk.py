@@ -91,3 +91,11 @@ def test_k_below_one_is_refused(k):
     for topk in (lambda: exact_topk(torch.zeros(1, 3), k), lambda: block_topk(by_blocks(torch.zeros(1, 3), 2), k)):
         with pytest.raises(ValueError, match=f"top_k={k}, but it must be at least 1"):
             topk()
+
+
+def test_ac75_a_logit_that_is_no_number_comes_out_on_top_from_every_block():
+    logits = torch.arange(6.0).repeat(2, 1)
+    logits[1, 4] = float("nan")
+    for block_size in (1, 2, 4, 6):
+        values, ids, _ = block_topk(by_blocks(logits, block_size), 2)
+        assert ids.tolist() == [[5, 4], [4, 5]] and values[1, 0].isnan()

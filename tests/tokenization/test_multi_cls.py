@@ -93,17 +93,31 @@ def test_new_tokens_take_the_last_ids_and_the_given_tokenizer_is_left_alone():
     assert (len(original), tokens_of(original, "a")) == (10, ["[CLS]", "a", "[SEP]"])
 
 
-def test_the_users_own_tokens_keep_their_ids_and_kind():
+def test_the_users_own_tokens_keep_their_ids_and_kind(caplog):
     original = bert_tokenizer()
     original.add_special_tokens({"extra_special_tokens": ["<title>"]})
     original.add_tokens(["covid"])
     tokenizer = add_cls_tokens(original, 2)
-    ids = tokenizer("<title> covid a")["input_ids"]
-    assert tokenizer.convert_ids_to_tokens(ids) == ["[CLS_1]", "[CLS_2]", "<title>", "covid", "a", "[SEP]"]
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "covid a"
+    ids = tokenizer("covid a")["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(ids) == ["[CLS_1]", "[CLS_2]", "covid", "a", "[SEP]"]
+    assert tokenizer.convert_tokens_to_ids("<title>") == original.convert_tokens_to_ids("<title>") == 10
+    assert tokenizer.decode([10, *ids], skip_special_tokens=True) == "covid a"
+    # What a text holds is text; a marker of texts has to be an ordinary token.
+    assert 10 not in tokenizer("<title> covid")["input_ids"]
+    assert "<title> is a special token" in caplog.text and "tokenizer.add_tokens" in caplog.text
     assert {"<title>", "[CLS]", "[SEP]", "[MASK]"} <= set(tokenizer.all_special_tokens)
     assert "covid" not in tokenizer.all_special_tokens
     assert cls_token_ids(tokenizer) == [12, 13]
+
+
+@pytest.mark.parametrize("make", [word_tokenizer, bert_tokenizer, roberta_tokenizer])
+def test_ac62_special_tokens_in_a_text_are_text_after_a_reload_too(make, tmp_path):
+    add_cls_tokens(make(), 3).save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    for token in tokenizer.all_special_tokens:
+        ids = tokenizer(f"a {token} b{token}a")["input_ids"]
+        special = [i for i in ids if i in tokenizer.all_special_ids and i != tokenizer.unk_token_id]
+        assert special == tokenizer("")["input_ids"], token
 
 
 def test_offsets_point_into_the_text_as_before():

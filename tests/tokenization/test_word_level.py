@@ -172,3 +172,9 @@ def test_texts_that_are_no_texts_are_refused():
         train_word_tokenizer(["bread", None])
     with pytest.raises(ValueError, match="No word was found in 2 documents"):
         train_word_tokenizer(["", "?!"])
+
+
+def test_ac64_a_lone_surrogate_is_in_no_word_and_stops_nobody():
+    assert vocabulary_of(train_word_tokenizer(["hello\ud800world a"])) == vocabulary_of(
+        train_word_tokenizer(["hello world a"])
+    )

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, Features, List, Value
 from transformers import PreTrainedTokenizerBase
 
+from hf_xmtc.models.document_tokens import tokenize_documents
 from hf_xmtc.tokenization import check_max_length
 
 from .cache_keys import cache_key
@@ -14,7 +15,9 @@ from .cache_keys import cache_key
 __all__ = ["tokenize_dataset"]
 
 # Raised when the same text would be tokenized into something else, so that old caches are not reused.
-_TOKENIZING_VERSION = 2
+_TOKENIZING_VERSION = 3
+# Characters of texts that are held together, about; a batch of megabyte texts has fewer rows than the library's 1,000.
+_BATCH_BYTES, _BATCH_ROWS = 1 << 24, 1_000
 
 DatasetOrDict = TypeVar("DatasetOrDict", Dataset, DatasetDict)
 
@@ -27,7 +30,8 @@ def tokenize_dataset(
     A text without tokens keeps the special tokens; where the tokenizer adds none its document is empty, as it is to the
     pipeline. (The AttentionXML authors' code puts one unknown token there.)
 
-    The result is cached beside the data, keyed by the tokenizer's content and ``max_length``.
+    What looks like a special token in a text is read as text (`hf_xmtc.models.document_tokens`); the tokenizer is set to do so, which is
+    saved with it. The result is cached beside the data, keyed by the tokenizer's content and ``max_length``.
 
     Args:
         dataset: One split or all, with a column ``text``.
@@ -46,6 +50,7 @@ def tokenize_dataset(
     if not tokenizer.is_fast:
         raise TypeError(f"{type(tokenizer).__name__} is not a fast tokenizer. Load it with AutoTokenizer, which gives one.")
     check_max_length(tokenizer, max_length)
+    tokenizer.split_special_tokens = True
     if isinstance(dataset, DatasetDict):
         parts = {split: _tokenize_split(rows, tokenizer, max_length, num_proc) for split, rows in dataset.items()}
         tokenized = DatasetDict({split: rows for split, (rows, _) in parts.items()})
@@ -66,6 +71,7 @@ def _tokenize_split(
     tokenized = dataset.map(
         _tokenize_batch,
         batched=True,
+        batch_size=min(_BATCH_ROWS, max(1, _BATCH_BYTES * max(1, len(dataset.data)) // max(1, dataset.data.nbytes))),
         remove_columns=[column for column in dataset.column_names if column != "labels"],
         fn_kwargs={"tokenizer": tokenizer, "max_length": max_length},
         features=Features(features),
@@ -78,15 +84,8 @@ def _tokenize_split(
 
 
 def _tokenize_batch(batch: dict, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict:
-    texts = [text or "" for text in batch["text"]]
-    encoded = tokenizer(
-        texts, truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False
-    )
-    return {
-        "input_ids": encoded["input_ids"],
-        # What was cut off is kept beside each encoding, so no text is tokenized twice to find out.
-        "is_cut": [bool(encoding.overflowing) for encoding in encoded.encodings],
-    }
+    documents = tokenize_documents(tokenizer, [text or "" for text in batch["text"]], max_length)
+    return {"input_ids": [document.ids for document in documents], "is_cut": [document.is_cut for document in documents]}
 
 
 def _fingerprint(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> str:
@@ -96,6 +95,6 @@ def _fingerprint(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_lengt
     """
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.update(truncation=None, padding=None)
-    settings = [tokenizer.truncation_side, max_length]
+    settings = [tokenizer.truncation_side, max_length, sorted(tokenizer.all_special_ids), tokenizer.unk_token_id]
     parts = [_TOKENIZING_VERSION, dataset._fingerprint, content, *settings]
     return cache_key(parts)

@@ -69,7 +69,8 @@ def block_topk(scorer: LabelScorer, k: int) -> tuple[Tensor, Tensor, Tensor | No
             documents = torch.arange(len(values), device=values.device)
         else:
             # An equal logit of a later block has a higher id and stays out.
-            documents = (logits.amax(dim=0) > values[:, -1]).nonzero()[:, 0]
+            # NaN, which no comparison finds, must come out on top here too, where it is noticed.
+            documents = (~(logits.amax(dim=0) <= values[:, -1])).nonzero()[:, 0]
             if not len(documents):
                 continue
         found, places = exact_topk(logits[:, documents].t(), k)

@@ -5,13 +5,17 @@ from collections.abc import Iterable
 from inspect import signature
 from itertools import compress
 from numbers import Integral, Real
+from types import GeneratorType
 from typing import Any
 
 import torch
 from transformers import Pipeline
+from transformers.tokenization_utils_base import LARGE_INTEGER
 from transformers.utils import logging
 
+from .document_tokens import DocumentTokens, list_texts, replace_surrogates, tokenize_documents
 from .explanation import Explanation, TokenWeight
+from .predicted_sets import check_scores
 
 __all__ = ["XMTCPipeline"]
 
@@ -28,7 +32,12 @@ class XMTCPipeline(Pipeline):
     (``generator_share``), they are for ranking alone. ``name`` is added where a label has a display name
     of its own. Only the best ``top_k`` labels are computed, so it is fast with any number of labels.
 
-    A text without any token still gets the labels' scores for an empty document, in the same form.
+    A text without any token still gets the labels' scores for an empty document, in the same form. What looks like a special token in
+    a text is read as text. Threads may share a pipeline.
+
+    A model in memory: ``XMTCPipeline(model=model, tokenizer=tokenizer)``, or
+    ``pipeline("text-classification", model=model, tokenizer=tokenizer, pipeline_class=XMTCPipeline)``. Without the class transformers
+    takes its own pipeline for a model that it has not opened itself, which answers with one label.
 
     Args:
         top_k: Labels per text, 5 by default; None for all.
@@ -52,10 +61,12 @@ class XMTCPipeline(Pipeline):
                 f"The pipeline got a {type(self.model).__name__} and no tokenizer. Pass tokenizer=…, or the folder that holds both."
             )
         self.model.eval()  # a model straight from training would still drop out
+        # Kept on the tokenizer, so that saving the pair states it: what looks like a special token in a text is text.
+        self.tokenizer.split_special_tokens = True
         self.model.check_tokenizer(self.tokenizer)
         limit = self.model.max_input_tokens
         if limit is not None and self.tokenizer.model_max_length > limit:
-            # Kept on the tokenizer, so that saving the pair states the true limit.
+            # Kept on the tokenizer for the same reason.
             self.tokenizer.model_max_length = limit
 
     def _sanitize_parameters(self, **parameters: Any) -> tuple[dict, dict, dict]:
@@ -94,18 +105,25 @@ class XMTCPipeline(Pipeline):
             preprocess["candidates"] = self._usable_candidates(parameters["candidates"])
         return preprocess, forward, {}
 
-    def __call__(self, inputs: str | list[str], **kwargs: Any) -> list:
-        """Tag one text or a list of texts.
+    def __call__(self, inputs: str | Iterable[str], **kwargs: Any) -> list:
+        """Tag one text or several.
 
         Args:
-            inputs: A text, or a list (or any iterable such as a `datasets` column) of texts.
+            inputs: A text, or whatever holds texts: a list, tuple, array, generator, or a column of a data set or table.
             kwargs: ``top_k``, ``threshold``, ``candidates``, ``max_length`` and ``batch_size``.
 
         Returns:
-            For a text a list of ``{"label", "score"}``; for a list one such list per text.
+            For a text a list of ``{"label", "score"}``; for several one such list per text. A generator, and a data set of torch, are
+            answered text by text as they are read.
+
+        Raises:
+            TypeError: If a text is no string, or a whole table is given.
+            ValueError: If an argument makes no sense, or the scores are not finite.
         """
-        if isinstance(inputs, list) and not inputs:
-            return []
+        if not isinstance(inputs, str | GeneratorType | torch.utils.data.Dataset):
+            inputs = list_texts(inputs)
+            if not inputs:
+                return []
         return super().__call__(inputs, **kwargs)
 
     def explain(
@@ -128,15 +146,14 @@ class XMTCPipeline(Pipeline):
         if self.model.token_weight_kind is None:
             self.model.token_weights(None, None, None)  # says which families have them
         candidates = self._preprocess_params.get("candidates") if candidates is None else self._usable_candidates(candidates)
-        encoding = self.preprocess(
-            text, max_length, candidates, return_offsets_mapping=True, return_special_tokens_mask=True
-        )
-        places, special = (encoding.pop(name)[0].tolist() for name in ("offset_mapping", "special_tokens_mask"))
-        inputs = self._ensure_tensor_on_device(encoding, device=self.device)
+        text = replace_surrogates(text)
+        read = self._read(text, max_length, with_places=True)
+        inputs = self._ensure_tensor_on_device(self._inputs(text, read, candidates), device=self.device)
         names = self.model.config.label_names
         with torch.no_grad():
             output = self.model(**inputs)
             if output.logits is None:  # candidates, best first
+                check_scores(output.top_scores, output.top_labels)
                 label_ids, scores = output.top_labels[0], output.top_scores[0]
                 label_id = int(label_ids[0]) if label is None else self._label_id(label)
                 place = (label_ids == label_id).nonzero().flatten()
@@ -146,12 +163,13 @@ class XMTCPipeline(Pipeline):
                     )
                 score = float(scores[place[0]])
             else:
+                check_scores(output.logits)
                 label_id = int(output.logits[0].argmax()) if label is None else self._label_id(label)
                 score = float(output.logits[0, label_id].sigmoid())
             chosen = torch.tensor([[label_id]], device=self.device)
-            read = {"candidate_ids": inputs["candidate_ids"]} if "candidate_ids" in inputs else {}
-            weights = self.model.token_weights(inputs["input_ids"], inputs.get("attention_mask"), chosen, **read)[0, 0]
-        tokens = self.tokenizer.convert_ids_to_tokens(encoding["input_ids"][0].long())
+            among = {"candidate_ids": inputs["candidate_ids"]} if "candidate_ids" in inputs else {}
+            weights = self.model.token_weights(inputs["input_ids"], inputs["attention_mask"], chosen, **among)[0, 0]
+        tokens = self.tokenizer.convert_ids_to_tokens(read.ids)
         weights = weights.float().tolist()[: len(tokens)]  # a text without tokens is read as one position
         return Explanation(
             text=text,
@@ -161,8 +179,8 @@ class XMTCPipeline(Pipeline):
             kind=self.model.token_weight_kind,
             tokens=[
                 TokenWeight(token, *place, weight)
-                for token, place, is_special, weight in zip(tokens, places, special, weights, strict=True)
-                if not is_special
+                for token, place, weight in zip(tokens, read.places, weights, strict=True)
+                if place is not None
             ],
         )
 
@@ -222,12 +240,18 @@ class XMTCPipeline(Pipeline):
         if hasattr(generator, "save_pretrained"):
             generator.save_pretrained(save_directory)
 
-    def preprocess(self, text: str, max_length: int | None = None, candidates: Any = None, **extra: bool) -> dict:
-        if not isinstance(text, str):
-            raise TypeError(
-                f"A text must be a string, got {type(text).__name__}: {text!r:.80}. Pass a string or a list of strings."
-            )
-        inputs = self.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt", **extra)
+    def preprocess(self, text: str, max_length: int | None = None, candidates: Any = None) -> dict:
+        return self._inputs(text, self._read(text, max_length), candidates)
+
+    def _read(self, text: str, max_length: int | None, with_places: bool = False) -> DocumentTokens:
+        if max_length is None and self.tokenizer.model_max_length <= LARGE_INTEGER:  # without a limit it says 1e30
+            max_length = self.tokenizer.model_max_length
+        return tokenize_documents(self.tokenizer, [text], max_length, with_places)[0]
+
+    def _inputs(self, text: str, read: DocumentTokens, candidates: Any) -> dict:
+        """The model's inputs for a text of which the tokens have been read."""
+        input_ids = torch.tensor([read.ids], dtype=torch.long)
+        inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
         if candidates is not None:
             if hasattr(candidates, "candidates"):
                 found, votes = candidates.candidates([text], self.model.config.num_candidates)
@@ -262,6 +286,7 @@ class XMTCPipeline(Pipeline):
 
     def postprocess(self, model_outputs: dict) -> list[dict]:
         names = self.model.config.label_names
+        check_scores(model_outputs["top_scores"], model_outputs["top_labels"])
         scores = model_outputs["top_scores"][0].to(torch.float32).tolist()
         answers, label_ids = [], model_outputs["top_labels"][0].tolist()
         wanted = model_outputs["in_set"][0].tolist() if "in_set" in model_outputs else [True] * len(scores)

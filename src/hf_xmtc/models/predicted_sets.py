@@ -1,4 +1,4 @@
-"""`PredictedSets`: which labels a model predicts for a document, beside how it ranks them."""
+"""`PredictedSets`: which labels a model predicts for a document, beside how it ranks them; and whether scores are numbers."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers.utils import ModelOutput
 
-__all__ = ["PredictedSets"]
+__all__ = ["PredictedSets", "check_scores"]
 
 # Labels looked at first where all above a threshold are wanted.
 FIRST_LOOK = 64
@@ -53,10 +53,11 @@ class PredictedSets:
         Returns:
             True for labels in the set, (B, K).
         """
-        if threshold is not None or self.label_thresholds is None:
-            return output.top_scores > (self.config.decision_threshold if threshold is None else threshold)
-        thresholds = self.label_thresholds.to(output.top_labels.device)[output.top_labels.clamp(min=0)]
-        return (output.top_scores > thresholds) & (output.top_labels >= 0)
+        if threshold is None and self.label_thresholds is not None:
+            threshold = self.label_thresholds.to(output.top_labels.device)[output.top_labels.clamp(min=0)]
+        elif threshold is None:
+            threshold = self.config.decision_threshold
+        return (output.top_scores > threshold) & (output.top_labels >= 0)
 
     def lowest_threshold(self, threshold: float | None = None) -> float:
         """A score below which no label is in the predicted set; ``threshold`` as in `in_predicted_set`."""
@@ -92,3 +93,26 @@ class PredictedSets:
                 # Of the set, not of all labels: with thresholds of their own a label behind others can be in it and they not.
                 return output, in_set & (in_set.cumsum(dim=1) <= wanted)
             looked = min(limit, 4 * looked)
+
+
+def check_scores(scores: Any, label_ids: Any = None) -> None:
+    """Refuse scores that are not finite.
+
+    Args:
+        scores: Tensor or array of scores or logits, (N, K).
+        label_ids: Their labels, (N, K): what has a negative id is a filler and not looked at. None where there are no fillers.
+
+    Raises:
+        ValueError: If one is NaN or infinite.
+    """
+    scores = torch.as_tensor(scores)
+    wrong = ~scores.isfinite()
+    if label_ids is not None:
+        wrong &= torch.as_tensor(label_ids) >= 0
+    if wrong.any():
+        documents = int(wrong.any(dim=1).sum())
+        raise ValueError(
+            f"The model gives the score {float(scores[wrong][0])} ({documents} of {len(scores)} documents looked at have such scores), "
+            "which is no number. Did its training diverge (then train again with a lower learning rate), is a weights file damaged, or "
+            "does half precision overflow (then open the model with dtype=torch.float32)?"
+        )

@@ -9,8 +9,11 @@ from typing import Any
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import LARGE_INTEGER
+from transformers.utils import logging
 
 __all__ = ["add_cls_tokens", "check_max_length", "cls_token_ids", "num_cls_tokens_of"]
+
+logger = logging.get_logger(__name__)
 
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "mask_token")
 
@@ -25,7 +28,8 @@ def add_cls_tokens(
     start ``[CLS_1]`` from it. The given tokenizer is left as it is.
 
     The result is a plain `PreTrainedTokenizerFast`: a ``BertTokenizer`` would rebuild its own single ``[CLS]`` on
-    reload. It gives ``token_type_ids`` only on request.
+    reload. It gives ``token_type_ids`` only on request. What looks like a special token in a text is read as text; a marker
+    that texts do hold, such as ``<title>``, belongs among the ordinary tokens (``tokenizer.add_tokens``).
 
     Args:
         tokenizer: Any fast tokenizer with a padding token, word-level or pretrained.
@@ -64,7 +68,8 @@ def add_cls_tokens(
             f"The tokenizer already has {present} CLS tokens but num_cls_tokens={num_cls_tokens} was asked for. "
             "Start from the tokenizer they were added to, or use the model's num_cls_tokens."
         )
-    if present and type(tokenizer) is PreTrainedTokenizerFast and limit == tokenizer.model_max_length:
+    is_plain = type(tokenizer) is PreTrainedTokenizerFast and tokenizer.split_special_tokens
+    if present and is_plain and limit == tokenizer.model_max_length:
         return tokenizer
 
     names = _cls_names(num_cls_tokens)
@@ -81,6 +86,13 @@ def add_cls_tokens(
             f"whose largest id is {last_id}. Some ids are unused, or tokens were added after the CLS tokens: do that before."
         )
     check_max_length(wrapped, limit)
+    named = {getattr(tokenizer, name) for name in (*_NAMED_TOKENS, "cls_token")}
+    if markers := [token for token in tokenizer.all_special_tokens if token not in {*named, *names}]:
+        logger.warning(
+            f"{', '.join(markers[:3])}{' …' if len(markers) > 3 else ''} {'is a special token' if len(markers) == 1 else 'are special tokens'} "
+            "of the tokenizer, and special tokens are not looked for in texts. If texts hold such markers, add them as ordinary tokens: "
+            "tokenizer.add_tokens([…])."
+        )
     return wrapped
 
 
@@ -230,7 +242,7 @@ def _wrap(tokenizer: PreTrainedTokenizerFast, backend: Tokenizer, names: list[st
         model_max_length=limit,
         padding_side=tokenizer.padding_side,
         truncation_side=tokenizer.truncation_side,
-        split_special_tokens=tokenizer.split_special_tokens,
+        split_special_tokens=True,
         clean_up_tokenization_spaces=tokenizer.clean_up_tokenization_spaces,
         model_input_names=[name for name in tokenizer.model_input_names if name != "token_type_ids"],
     )

@@ -116,6 +116,7 @@ def train_word_tokenizer(
         model_max_length=max_length,
         padding_side="right",
         truncation_side="right",
+        split_special_tokens=True,
         model_input_names=["input_ids", "attention_mask"],
     )
     return add_cls_tokens(tokenizer, num_cls_tokens) if num_cls_tokens else tokenizer
@@ -145,6 +146,8 @@ def _document_frequencies(
                 f"Document {num_documents} is a {type(text).__name__}, not a string. "
                 "Pass the text column alone; an empty document is an empty string."
             )
+        # Lone surrogates, which are not valid Unicode, stand in no word, and pairs of them make their character.
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         frequencies.update({word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))})
         num_documents += 1
     if not frequencies:

@@ -60,7 +60,7 @@ def initialize_label_embedding(
 
 def _mean_rows(tokenizer: Any, words: Tensor, texts: list[str], otherwise: Tensor) -> Tensor:
     """Mean embedding of the words of each text, (L, E); a text without a known word keeps its row of ``otherwise``."""
-    pieces = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    pieces = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     unknown = tokenizer.unk_token_id
     pieces = [[piece for piece in row if piece != unknown] for row in pieces]
     flat = torch.tensor([piece for row in pieces for piece in row], dtype=torch.long)
