@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hf_xmtc.commands import document_files
 from hf_xmtc.commands.document_files import DocumentFile
 
 TEXTS = ["edit a text file", 'say "hello", twice', "", "ein Bücherregal"]
@@ -112,9 +113,9 @@ def test_texts_that_are_missing_or_no_strings_become_empty_and_are_counted(tmp_p
     pq.write_table(pa.table({"text": ["x", None]}), tmp_path / "a.parquet")
     (chunk,) = DocumentFile(str(tmp_path / "a.parquet")).chunks(10)
     assert (chunk.texts, chunk.num_without_text) == (["x", ""], 1)
-    (tmp_path / "a.csv").write_text("key,text\n1\n2,\n", encoding="utf-8")
+    (tmp_path / "a.csv").write_text('key,text\n1,""\n2,\n', encoding="utf-8")
     (chunk,) = DocumentFile(str(tmp_path / "a.csv")).chunks(10)
-    assert (chunk.texts, chunk.num_without_text) == (["", ""], 1)
+    assert (chunk.texts, chunk.num_without_text) == (["", ""], 0)
 
 
 def test_a_csv_may_have_a_byte_order_mark_line_breaks_in_texts_and_books(tmp_path):
@@ -131,9 +132,40 @@ def test_a_text_file_has_one_document_a_line_whatever_ends_the_lines(tmp_path):
     assert read_all(DocumentFile(str(tmp_path / "a.txt")))[0] == ["eins", "", "drei\u2028noch drei"]
 
 
-def test_a_lone_surrogate_is_replaced(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "bad \\ud800 text"}\n', encoding="utf-8")
-    assert read_all(DocumentFile(str(tmp_path / "a.jsonl")))[0] == ["bad ? text"]
+def test_ac64_a_lone_surrogate_is_replaced_and_counted(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "bad \\ud800 text"}\n{"text": "\\ud83d\\ude00"}\n', encoding="utf-8")
+    (chunk,) = DocumentFile(str(tmp_path / "a.jsonl")).chunks(10)
+    assert (chunk.texts, chunk.num_not_unicode) == (["bad \ufffd text", "\U0001f600"], 1)
+
+
+def test_ac58_a_chunk_of_long_texts_ends_early(tmp_path, monkeypatch):
+    monkeypatch.setattr(document_files, "_CHUNK_CHARACTERS", 1_000)
+    for name in ("a.txt", "a.parquet"):
+        texts = ["x" * 400] * 6 + ["y"] * 5
+        if name == "a.txt":
+            (tmp_path / name).write_text("\n".join(texts), encoding="utf-8")
+        else:
+            pq.write_table(pa.table({"text": texts}), tmp_path / name)
+        chunks = list(DocumentFile(str(tmp_path / name)).chunks(4))
+        assert [len(chunk.texts) for chunk in chunks] == [3, 3, 4, 1]
+        assert [text for chunk in chunks for text in chunk.texts] == texts
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_ac63_in_a_file_of_one_column_a_blank_line_is_a_document_without_words(tmp_path, ending):
+    (tmp_path / f"a.{ending}").write_text("text\none\n\nthree\n", encoding="utf-8")
+    assert read_all(DocumentFile(str(tmp_path / f"a.{ending}")))[0] == ["one", "", "three"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_column_that_is_there_twice_is_refused(tmp_path, ending):
+    path = tmp_path / f"a.{ending}"
+    if ending == "csv":
+        path.write_text("text,text\na,b\n", encoding="utf-8")
+    else:
+        pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"]), path)
+    with pytest.raises(ValueError, match="has 2 columns 'text'"):
+        list(DocumentFile(str(path)).chunks(1))
 
 
 def test_dictionary_encoded_columns_of_a_parquet_file_are_texts_too(tmp_path):
@@ -157,9 +189,13 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path, ending, option
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"line 2 is not valid JSON"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"line 2 cannot be read as JSON"),
+        pytest.param("a.jsonl", b"[" * 100_000 + b"\n", r"a.jsonl, line 1 cannot be read as JSON \(maximum recursion", id="deep"),
+        pytest.param("a.jsonl", b'{"id": ' + b"9" * 5_000 + b"}\n", r"a.jsonl, line 1 cannot be read as JSON", id="number"),
         ("a.jsonl", b'"x"\n', r"line 1 is a str, not an object"),
         ("a.csv", b"key,text\n1,one, two\n", r"line 2 has 3 fields but the first line names 2 columns.*quotes"),
+        ("a.csv", b"key,text\n1\n", r"line 2 has 1 fields but the first line names 2 columns"),
+        ("a.csv", b"text\none\rtwo\n", r"the row after line 1 is not valid csv"),
         ("a.csv", b'text\n"x" y\n', r"the row after line 1 is not valid csv"),
         ("a.csv", b'text\na\n"x\ny\n', r"the row after line 2 is not valid csv"),
         ("a.txt", "Bücher\n".encode("latin1"), r"is not UTF-8 .*byte 0xfc.*iconv"),

@@ -13,7 +13,7 @@ from hf_xmtc.models import document_tokens
 from hf_xmtc.models.document_tokens import list_texts, replace_surrogates, tokenize_documents
 from hf_xmtc.tokenization import add_cls_tokens, cls_token_ids, train_word_tokenizer
 
-WORDS = "apple bread cheese state-of-the-art don't 1,000 été naïve größe 北京大学 c++ x".split()
+WORDS = ["apple", "bread", "cheese", "state-of-the-art", "don't", "1,000", "été", "naïve", "größe", "北京大学", "c++", "x"]
 SAMPLE = [" ".join(WORDS), "apples and breads, cheeses (and states)", "größer als 10 000: été"]
 LIMIT = 64
 

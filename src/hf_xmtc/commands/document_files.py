@@ -13,13 +13,17 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from hf_xmtc.models.document_tokens import replace_surrogates
+
 __all__ = ["INPUT_FORMATS", "STANDARD_INPUT", "DocumentChunk", "DocumentFile", "import_pyarrow"]
 
 INPUT_FORMATS = ("parquet", "jsonl", "csv", "tsv", "txt")
 STANDARD_INPUT = "-"
 
 _ENDINGS = {".ndjson": "jsonl"} | {f".{name}": name for name in INPUT_FORMATS}
-_PARQUET_BATCH_ROWS = 1_024
+# Characters after which a chunk ends early, and rows that Arrow reads at once, so that chunks of books do not fill the memory.
+_CHUNK_CHARACTERS = 1 << 24
+_PARQUET_BATCH_ROWS = 16
 _PARQUET_BUFFER_BYTES = 1 << 20
 
 
@@ -31,18 +35,20 @@ class DocumentChunk:
         texts: The texts, N of them; an empty string where the file has no text.
         ids: Their ids, N, as the file has them; None where no id column was named.
         num_without_text: How many texts were missing or no strings.
+        num_not_unicode: How many texts held lone surrogates, which are not valid Unicode and became U+FFFD.
     """
 
     texts: list[str]
     ids: list[Any] | None
     num_without_text: int
+    num_not_unicode: int = 0
 
 
 class DocumentFile:
     """A file of documents, read from the front and never held whole.
 
-    Text files are UTF-8. In csv and tsv files the first line names the columns, quotes are doubled inside quotes, and blank
-    lines are no documents; in a txt file every line is a document, blank ones too.
+    Text files are UTF-8. In csv and tsv files the first line names the columns and quotes are doubled inside quotes; a blank line is
+    no document where there are several columns, and an empty text where there is one. In a txt file every line is a document.
 
     Args:
         path: The file, or ``-`` for standard input.
@@ -89,20 +95,21 @@ class DocumentFile:
         """Read the documents, ``size`` at a time.
 
         Args:
-            size: Documents per chunk; the last may be smaller, and there is no empty one.
+            size: Documents per chunk; the last may be smaller, and one of very long texts; there is no empty one.
             skip: Documents to leave out at the beginning.
 
         Raises:
             ValueError: If a column is missing, or the file is damaged or not what its format says.
         """
         rows = self._parquet_rows(skip) if self.format == "parquet" else islice(self._text_file_rows(), skip, None)
-        while chunk := list(islice(rows, size)):
+        while chunk := _chunk(rows, size):
             texts, ids = zip(*chunk, strict=True)
+            valid = [replace_surrogates(text) if isinstance(text, str) else "" for text in texts]
             yield DocumentChunk(
-                # A lone surrogate, which JSON can spell but UTF-8 cannot, would stop the tokenizer.
-                texts=[text.encode("utf-8", "replace").decode() if isinstance(text, str) else "" for text in texts],
+                texts=valid,
                 ids=list(ids) if self.id_column is not None else None,
                 num_without_text=sum(not isinstance(text, str) for text in texts),
+                num_not_unicode=sum(isinstance(text, str) and new is not text for text, new in zip(texts, valid, strict=True)),
             )
 
     def _format_by_ending(self) -> str:
@@ -125,16 +132,16 @@ class DocumentFile:
                     f"{self.name} has no column {column!r}; its columns are {', '.join(map(repr, columns)) or 'none'}. "
                     f"Name one of them with {option}."
                 )
+            if column is not None and columns.count(column) > 1:
+                raise ValueError(f"{self.name} has {columns.count(column)} columns {column!r}. Give all but one another name.")
 
     # ---- text formats ----------------------------------------------------------------------------------------------------
 
     def _text_file_rows(self) -> Iterator[tuple[Any, Any]]:
         """(text, id) of each document."""
-        # Only csv may have line breaks inside a field, and its reader wants them unchanged.
-        newline = "" if self.format in ("csv", "tsv") else "\n"
         rows = {"jsonl": self._jsonl_rows, "txt": self._txt_rows}.get(self.format, self._csv_rows)
         with self._binary_file() as binary:
-            lines = io.TextIOWrapper(binary, encoding="utf-8-sig", newline=newline)
+            lines = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="\n")  # a carriage return ends no line
             try:
                 yield from rows(lines)
             except UnicodeDecodeError as error:
@@ -166,9 +173,9 @@ class DocumentFile:
                 continue
             try:
                 document = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists in lists in lists
                 raise ValueError(
-                    f"{self.name}, line {number} is not valid JSON ({error}). JSON lines have one object per line; was "
+                    f"{self.name}, line {number} cannot be read as JSON ({error}). JSON lines have one object per line; was "
                     "the file cut off, or is it one large JSON list?"
                 ) from error
             if not isinstance(document, dict):
@@ -185,19 +192,25 @@ class DocumentFile:
         # The library stops at fields of 128 KiB by default; a document may be a book.
         limit = csv.field_size_limit(2**31 - 1)
         line = 0  # the last one that was sound; a quote that is never closed runs to the end of the file
-        reader = csv.DictReader(lines, strict=True, delimiter="\t" if self.format == "tsv" else ",")
+        reader = csv.reader(lines, strict=True, delimiter="\t" if self.format == "tsv" else ",")
         try:
-            if reader.fieldnames is not None:
-                self._check_columns(list(reader.fieldnames))
+            columns = next(reader, None)
+            if columns is None:
+                return
+            self._check_columns(columns)
             line = reader.line_num
+            text_place, id_place = (columns.index(column or self.text_column) for column in (self.text_column, self.id_column))
             for row in reader:
-                if None in row:
+                if not row and len(columns) > 1:
+                    continue
+                row = row or [""]
+                if len(row) != len(columns):
                     raise ValueError(
-                        f"{self.name}, line {reader.line_num} has {len(row) - 1 + len(row[None])} fields but the first line "
-                        f"names {len(reader.fieldnames)} columns. Put quotes around texts that hold the separator."
+                        f"{self.name}, line {reader.line_num} has {len(row)} fields but the first line names {len(columns)} "
+                        "columns. Put quotes around texts that hold the separator, and write it for empty fields too."
                     )
                 line = reader.line_num
-                yield row[self.text_column], row.get(self.id_column)
+                yield row[text_place], row[id_place]
         except csv.Error as error:
             raise ValueError(
                 f"{self.name}, the row after line {line} is not valid {self.format} ({error}). Is a quote inside a text not "
@@ -246,6 +259,17 @@ class DocumentFile:
             for batch in batches:
                 left, skip = batch.slice(min(skip, batch.num_rows)), max(skip - batch.num_rows, 0)
                 yield from zip(*(left.column(columns[i]).to_pylist() for i in (0, -1)), strict=True)
+
+
+def _chunk(rows: Iterator[tuple[Any, Any]], size: int) -> list[tuple[Any, Any]]:
+    """The next documents: as many, or fewer where they are very long."""
+    chunk, characters = [], 0
+    for text, document_id in islice(rows, size):
+        chunk.append((text, document_id))
+        characters += len(text) if isinstance(text, str) else 0
+        if characters >= _CHUNK_CHARACTERS:
+            break
+    return chunk
 
 
 def import_pyarrow(purpose: str) -> Any:
