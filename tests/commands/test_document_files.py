@@ -190,7 +190,9 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path, ending, option
     ("name", "content", "message"),
     [
         ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"line 2 cannot be read as JSON"),
-        pytest.param("a.jsonl", b"[" * 100_000 + b"\n", r"a.jsonl, line 1 cannot be read as JSON \(maximum recursion", id="deep"),
+        pytest.param(
+            "a.jsonl", b"[" * 100_000 + b"\n", r"a.jsonl, line 1 cannot be read as JSON \(maximum recursion", id="deep"
+        ),
         pytest.param("a.jsonl", b'{"id": ' + b"9" * 5_000 + b"}\n", r"a.jsonl, line 1 cannot be read as JSON", id="number"),
         ("a.jsonl", b'"x"\n', r"line 1 is a str, not an object"),
         ("a.csv", b"key,text\n1,one, two\n", r"line 2 has 3 fields but the first line names 2 columns.*quotes"),

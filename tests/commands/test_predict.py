@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import datasets
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -82,6 +84,36 @@ def test_documents_without_any_label_are_counted(settings, tmp_path):
     assert summary.total.num_without_labels == 7
     assert "7 of 7 documents got no label: none is likely enough" in summary.describe()
     assert "got no label" not in run(settings, output=str(tmp_path / "five.jsonl")).describe()
+
+
+def test_ac75_a_model_whose_scores_are_no_numbers_is_refused(settings, tmp_path):
+    model = AutoModelForSequenceClassification.from_pretrained(settings["model"])
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    model.save_pretrained(tmp_path / "nan")
+    AutoTokenizer.from_pretrained(settings["model"]).save_pretrained(tmp_path / "nan")
+    for changes in ({}, {"top_k": None, "threshold": "model"}):
+        with pytest.raises(ValueError, match="The model gives the score nan"):
+            run(settings, model=str(tmp_path / "nan"), **changes)
+    assert not Path(settings["output"]).exists()
+
+
+def test_ac64_texts_that_are_not_valid_unicode_are_counted(settings, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "play \\ud800 music"}\n{"text": "sound"}\n', encoding="utf-8")
+    summary = run(settings, input=str(tmp_path / "a.jsonl"))
+    assert "1 of 2 documents are not valid Unicode (lone surrogates, each of which was read as U+FFFD)" in summary.describe()
+    assert [row["row"] for row in rows_of(settings["output"])] == [0, 1]
+
+
+def test_ac37_predict_texts_takes_whatever_holds_texts(tiny_model_folder):
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_model_folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
+    expected = predict_texts(model, tokenizer, TEXTS)[0].tolist()
+    column = datasets.Dataset.from_dict({"text": TEXTS})["text"]
+    for texts in (tuple(TEXTS), np.array(TEXTS), pd.Series(TEXTS), column, iter(TEXTS)):
+        assert predict_texts(model, tokenizer, texts)[0].tolist() == expected
+    with pytest.raises(TypeError, match="A text must be a string, got str: 'sound'. Pass a list"):
+        predict_texts(model, tokenizer, "sound")
 
 
 def test_ac27_scores_do_not_depend_on_batch_and_chunk_size(settings, tmp_path):

@@ -10,7 +10,9 @@ import pytest
 from predicted import rows_of, run
 
 from hf_xmtc.commands import predict
+from hf_xmtc.commands.file_lock import InUseError
 from hf_xmtc.commands.predict import predict_texts
+from hf_xmtc.commands.prediction_files import PredictionWriter
 
 
 class _PowerFailure(Exception):
@@ -63,6 +65,34 @@ def test_a_run_killed_while_it_finishes_only_has_to_finish(settings, tmp_path, f
     run(settings, output=output)
     assert sizes == []
     assert [row["row"] for row in rows_of(output)] == list(range(7))
+
+
+def test_ac73_two_runs_into_one_output_are_not_mixed(settings, fail_at, monkeypatch):
+    fail_at()
+    alone = predict.predict_texts
+
+    def start_another(*arguments, **options):
+        with monkeypatch.context() as patch:
+            patch.setattr(predict, "predict_texts", alone)
+            with pytest.raises(InUseError, match=r"The output .*tags\.jsonl is being written by another run \(process"):
+                run(settings, top_k=1)
+        return alone(*arguments, **options)
+
+    monkeypatch.setattr(predict, "predict_texts", start_another)
+    run(settings)
+    assert [(row["row"], len(row["labels"])) for row in rows_of(settings["output"])] == [(i, 3) for i in range(7)]
+    assert [path.name for path in Path(settings["output"]).parent.glob("tags*")] == ["tags.jsonl"]
+
+
+def test_ac73_a_run_killed_at_its_very_end_is_said_to_be_complete(settings, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(PredictionWriter, "_remove_leftovers", lambda self: (_ for _ in ()).throw(_PowerFailure))
+        with pytest.raises(_PowerFailure):
+            run(settings)
+    before = Path(settings["output"]).read_bytes()
+    assert run(settings).describe() == "The output is complete: the last run was stopped when it had written all 7 documents"
+    assert Path(settings["output"]).read_bytes() == before
+    assert [path.name for path in Path(settings["output"]).parent.glob("tags*")] == ["tags.jsonl"]
 
 
 @pytest.mark.parametrize(

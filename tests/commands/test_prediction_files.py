@@ -1,6 +1,9 @@
+import errno
 import json
+import os
 import sys
 from datetime import date
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -158,3 +161,99 @@ def test_unknown_endings_and_a_missing_extra_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r"Writing parquet files needs `pyarrow`: pip install 'hf_xmtc\[train\]'"):
         PredictionWriter(tmp_path / "tags.parquet", SETTINGS)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"overwrite": True}, {"resumable": False}, {"settings": {**SETTINGS, "--top_k": 3}}]
+)
+def test_ac73_a_run_killed_when_the_output_has_its_name_leaves_nothing_to_do(tmp_path, monkeypatch, ending, changes):
+    output = tmp_path / f"tags.{ending}"
+    with monkeypatch.context() as patch:
+        patch.setattr(PredictionWriter, "_remove_leftovers", lambda self: (_ for _ in ()).throw(RuntimeError("killed")))
+        with pytest.raises(RuntimeError), PredictionWriter(output, SETTINGS) as writer:
+            writer.write(ROWS)
+            writer.finish()
+    assert len(list(tmp_path.iterdir())) > 1 and len(rows_of(output)) == 2
+    settings = {"settings": SETTINGS, **changes}
+    if "overwrite" in changes:  # it is replaced as asked
+        with PredictionWriter(output, **settings) as again:
+            assert not again.is_complete
+            again.write(ROWS[:1])
+            again.finish()
+    elif changes:
+        with pytest.raises(FileExistsError, match="a run into it has finished"):
+            PredictionWriter(output, **settings)
+    else:
+        with PredictionWriter(output, **settings) as again:
+            assert again.is_complete and again.progress.num_documents == 2
+            again.finish()
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]
+    assert len(rows_of(output)) == (1 if "overwrite" in changes else 2)
+
+
+def test_ac73_an_unfinished_run_over_a_finished_output_is_not_taken_for_complete(tmp_path):
+    output = tmp_path / "tags.jsonl"
+    output.write_text("finished\n")
+    with pytest.raises(RuntimeError), PredictionWriter(output, SETTINGS, overwrite=True) as writer:
+        writer.write(ROWS[:1])
+        raise RuntimeError("killed")
+    with pytest.raises(FileExistsError, match="--overwrite"):
+        PredictionWriter(output, SETTINGS)
+    with PredictionWriter(output, SETTINGS, overwrite=True) as again:
+        assert again.progress.num_documents == 1 and not again.is_complete
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+@pytest.mark.parametrize("left", ["", ".json", ".json.tmp", ".parquet", ".lock"])
+def test_ac73_what_a_killed_run_has_left_never_blocks(tmp_path, ending, left):
+    output = tmp_path / f"tags.{ending}"
+    Path(f"{output}.partial{left}").write_text('{"half', encoding="utf-8")
+    with PredictionWriter(output, SETTINGS) as writer:
+        writer.write(ROWS)
+        writer.finish()
+    assert len(rows_of(output)) == 2
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+@pytest.mark.parametrize("where", ["rows", "state", "parquet"])
+def test_a_full_disk_is_said_with_the_file(tmp_path, monkeypatch, ending, where):
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def refuse(*_, **__):
+        raise full
+
+    output = tmp_path / f"tags.{ending}"
+    writer = PredictionWriter(output, SETTINGS)
+    with monkeypatch.context() as patch:
+        name = {"rows": "", "state": ".json", "parquet": ".parquet"}[where]
+        patch.setattr(
+            *{"rows": (os, "fsync"), "state": (Path, "write_text"), "parquet": (pq, "ParquetWriter")}[where], refuse
+        )
+        if (where, ending) == ("parquet", "jsonl"):
+            return
+        message = rf"No space left on device\. Make room and repeat the command.*tags\.{ending}\.partial{name}'"
+        with pytest.raises(OSError, match=message), writer:
+            writer.write(ROWS)
+            writer.finish()
+    with PredictionWriter(output, SETTINGS) as again:
+        again.write(ROWS[again.progress.num_documents :])
+        again.finish()
+    assert len(rows_of(output)) == 2
+
+
+def test_ids_that_json_has_no_word_for_are_written_in_strict_json(tmp_path):
+    ids = [float("nan"), float("inf"), {"a": [1.5, float("nan")]}, [(1, float("-inf"))]]
+    with PredictionWriter(tmp_path / "tags.jsonl", SETTINGS, has_ids=True) as writer:
+        writer.write([PredictionRow(i, id_, [], [], []) for i, id_ in enumerate(ids)])
+        writer.finish()
+    refuse = {"parse_constant": lambda name: pytest.fail(name)}
+    lines = [json.loads(line, **refuse) for line in (tmp_path / "tags.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in lines] == [None, "inf", {"a": [1.5, None]}, [[1, "-inf"]]]
+
+
+def test_ac64_ids_that_are_not_valid_unicode_go_into_parquet(tmp_path):
+    with PredictionWriter(tmp_path / "tags.parquet", SETTINGS, has_ids=True) as writer:
+        writer.write([PredictionRow(0, "a\ud800", [], [], [])])
+        writer.finish()
+    assert rows_of(tmp_path / "tags.parquet")[0]["id"] == "a\ufffd"

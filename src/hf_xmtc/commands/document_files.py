@@ -109,7 +109,9 @@ class DocumentFile:
                 texts=valid,
                 ids=list(ids) if self.id_column is not None else None,
                 num_without_text=sum(not isinstance(text, str) for text in texts),
-                num_not_unicode=sum(isinstance(text, str) and new is not text for text, new in zip(texts, valid, strict=True)),
+                num_not_unicode=sum(
+                    isinstance(text, str) and new is not text for text, new in zip(texts, valid, strict=True)
+                ),
             )
 
     def _format_by_ending(self) -> str:
@@ -133,7 +135,9 @@ class DocumentFile:
                     f"Name one of them with {option}."
                 )
             if column is not None and columns.count(column) > 1:
-                raise ValueError(f"{self.name} has {columns.count(column)} columns {column!r}. Give all but one another name.")
+                raise ValueError(
+                    f"{self.name} has {columns.count(column)} columns {column!r}. Give all but one another name."
+                )
 
     # ---- text formats ----------------------------------------------------------------------------------------------------
 
@@ -199,7 +203,9 @@ class DocumentFile:
                 return
             self._check_columns(columns)
             line = reader.line_num
-            text_place, id_place = (columns.index(column or self.text_column) for column in (self.text_column, self.id_column))
+            text_place, id_place = (
+                columns.index(column or self.text_column) for column in (self.text_column, self.id_column)
+            )
             for row in reader:
                 if not row and len(columns) > 1:
                     continue

@@ -9,17 +9,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from tqdm import tqdm
-from transformers import HfArgumentParser, PreTrainedTokenizerFast
-from transformers.data.data_collator import pad_without_fast_tokenizer_warning
+from transformers import HfArgumentParser
 
-from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
-from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
-from hf_xmtc.models.pipeline_xmtc import DEFAULT_TOP_K
+from hf_xmtc.models.label_names import LABELS_FILE
 
-from .document_files import STANDARD_INPUT, DocumentChunk, DocumentFile
+from .document_files import STANDARD_INPUT, DocumentFile
+from .file_lock import exclusive
 from .model_opening import (
     MODEL_FILES,
     WEIGHTS_FILES,
@@ -29,8 +26,9 @@ from .model_opening import (
     open_generator,
     open_model,
 )
-from .prediction_files import PredictionRow, PredictionWriter, Progress
+from .prediction_files import PredictionWriter, Progress
 from .processes import usable_cores
+from .text_prediction import predict_texts, prediction_rows
 
 __all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predict_texts"]
 
@@ -87,22 +85,33 @@ class PredictSummary:
         num_documents: Documents tagged by this run.
         seconds: Time it took, without opening the model.
         max_length: Tokens after which a text was cut; None where the model has no limit.
+        was_complete: Whether the output was complete already: a run with the same settings was killed while it removed its state.
     """
 
     total: Progress
     num_documents: int
     seconds: float
     max_length: int | None
+    was_complete: bool = False
 
     def describe(self) -> str:
         """The run in a few lines; the last has documents, seconds and documents per second."""
         lines, total = [], self.total
+        if self.was_complete:
+            return (
+                f"The output is complete: the last run was stopped when it had written all {total.num_documents:,} documents"
+            )
         if not total.num_documents:
             lines.append("The input is empty, and so is the output.")
         if total.num_without_text:
             lines.append(
                 f"{total.num_without_text:,} of {total.num_documents:,} documents have no text (null or not a string); they "
                 "were read as empty texts."
+            )
+        if total.num_not_unicode:
+            lines.append(
+                f"{total.num_not_unicode:,} of {total.num_documents:,} documents are not valid Unicode (lone surrogates, each of which "
+                "was read as U+FFFD)."
             )
         if total.num_truncated:
             lines.append(
@@ -166,7 +175,9 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
     Raises:
         FileNotFoundError: If there is no such input or model folder.
         FileExistsError: If the output is finished.
-        ValueError: If a setting, the input or the model folder is not usable, or an unfinished output has other settings.
+        InUseError: If another run is writing it.
+        ValueError: If a setting, the input or the model folder is not usable, an unfinished output has other settings, or the
+            model's scores are not finite.
         ImportError: If a parquet file is asked for and ``pyarrow`` is missing.
     """
     _refuse_several_processes()
@@ -174,6 +185,14 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
     device = choose_device(settings.device)
     check_readable(settings.model)
     _refuse_same_file(settings)
+    # Two runs would mix their rows.
+    with exclusive(Path(f"{settings.output}.partial.lock"), f"The output {settings.output}"):
+        return _predict_file(settings, documents, device, show_progress)
+
+
+def _predict_file(
+    settings: PredictArguments, documents: DocumentFile, device: torch.device, show_progress: bool
+) -> PredictSummary:
     writer = PredictionWriter(
         settings.output,
         _deciding_settings(settings, documents),
@@ -184,6 +203,8 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
         resumable=not documents.from_standard_input,
     )
     with writer:
+        if writer.is_complete:
+            return PredictSummary(writer.progress, 0, 0.0, None, was_complete=True)
         done = writer.progress.num_documents
         chunks = documents.chunks(settings.chunk_size, skip=done)
         first = next(chunks, None)  # a wrong column is found before the model is opened
@@ -207,80 +228,15 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
                     batch_size=settings.batch_size,
                     max_length=max_length,
                 )
-                rows = _rows(
-                    chunk,
-                    writer.progress.num_documents,
-                    top_labels,
-                    top_scores,
-                    names,
-                    settings.min_score,
-                    settings.with_names,
+                start = writer.progress.num_documents
+                rows = prediction_rows(
+                    chunk.ids, start, top_labels, top_scores, names, settings.min_score, settings.with_names
                 )
-                writer.write(rows, chunk.num_without_text, num_truncated)
+                writer.write(rows, chunk.num_without_text, num_truncated, chunk.num_not_unicode)
                 progress_bar.update(len(rows))
         writer.finish()
     total = writer.progress
     return PredictSummary(total, total.num_documents - done, time.monotonic() - started, max_length)
-
-
-@torch.inference_mode()
-def predict_texts(
-    model: XMTCPreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
-    texts: list[str],
-    *,
-    candidates: tuple[np.ndarray, np.ndarray] | None = None,
-    top_k: int | None = None,
-    threshold: float | str | None = None,
-    batch_size: int = 32,
-    max_length: int | None = None,
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Find the best labels of some texts.
-
-    Texts of similar length share a batch, which saves padding; the order of the answer is that of the texts.
-
-    Args:
-        model: The model, in evaluation mode and on its device.
-        tokenizer: Its tokenizer.
-        texts: N texts.
-        candidates: Labels to score for each text and their votes, each (N, C), for models that score candidates.
-        top_k: Labels per text K at most; by default 5, or with a threshold as many as are above it.
-        threshold: Only labels whose score is above it: a number, or ``"model"`` for the thresholds saved with the model.
-        batch_size: Texts per batch.
-        max_length: Tokens after which a text is cut; None where the model has no limit.
-
-    Returns:
-        Label ids (N, K) best first, -100 at labels that are not above the threshold; their scores (N, K) after the sigmoid; and the
-        number of texts that were cut.
-    """
-    if threshold is None:
-        top_k = min(top_k or DEFAULT_TOP_K, model.config.num_labels if candidates is None else candidates[0].shape[1])
-    found = []
-    if not texts:
-        return np.zeros((0, top_k or 0), dtype=np.int64), np.zeros((0, top_k or 0), dtype=np.float32), 0
-    encoded = tokenizer(texts, truncation=max_length is not None, max_length=max_length, return_attention_mask=False)
-    token_ids = encoded["input_ids"]
-    by_length = sorted(range(len(texts)), key=lambda i: -len(token_ids[i]))
-    for start in range(0, len(texts), batch_size):
-        members = by_length[start : start + batch_size]
-        batch = pad_without_fast_tokenizer_warning(
-            tokenizer, {"input_ids": [token_ids[i] for i in members]}, return_attention_mask=True, return_tensors="pt"
-        )
-        if candidates is not None:
-            batch["candidate_ids"], batch["candidate_votes"] = (torch.from_numpy(array[members]) for array in candidates)
-        batch = batch.to(model.device)
-        if threshold is None:
-            output = model(**batch, top_k=top_k)
-            label_ids = output.top_labels
-        else:
-            output, in_set = model.predict_sets(None if threshold == "model" else float(threshold), top_k, **batch)
-            label_ids = output.top_labels.masked_fill(~in_set, -100)
-        found.append((members, label_ids.cpu().numpy(), output.top_scores.float().cpu().numpy()))
-    width = max(label_ids.shape[1] for _, label_ids, _ in found)
-    top_labels, top_scores = np.full((len(texts), width), -100), np.zeros((len(texts), width), dtype=np.float32)
-    for members, label_ids, scores in found:
-        top_labels[members, : label_ids.shape[1]], top_scores[members, : label_ids.shape[1]] = label_ids, scores
-    return top_labels, top_scores, sum(bool(encoding.overflowing) for encoding in encoded.encodings)
 
 
 def _is_score(value: str) -> bool:
@@ -338,23 +294,3 @@ def _file_identity(path: Path) -> str:
     status = path.stat()
     changed = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(status.st_mtime))
     return f"{status.st_size} bytes of {changed}.{status.st_mtime_ns % 10**9:09d} UTC"
-
-
-def _rows(
-    chunk: DocumentChunk,
-    start: int,
-    top_labels: np.ndarray,
-    top_scores: np.ndarray,
-    names: LabelNames,
-    min_score: float,
-    with_names: bool,
-) -> list[PredictionRow]:
-    rows = []
-    for i in range(len(chunk.texts)):
-        kept = (top_scores[i] >= min_score) & (top_labels[i] >= 0)
-        label_ids = top_labels[i, kept].tolist()
-        labels = [names[label_id] for label_id in label_ids]
-        document_id = chunk.ids[i] if chunk.ids is not None else None
-        for_readers = [names.name_of(label_id) for label_id in label_ids] if with_names else None
-        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, kept].tolist(), for_readers))
-    return rows

@@ -1,11 +1,16 @@
 """Predictions into a parquet or JSON lines file, chunk by chunk, so that an interrupted run can go on."""
 
+import errno
 import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from hf_xmtc.models.document_tokens import replace_surrogates
 
 from .document_files import import_pyarrow
 from .json_files import write_json
@@ -48,6 +53,7 @@ class Progress:
         num_without_text: Documents whose text was missing.
         num_truncated: Documents that were cut at the model's limit.
         num_without_labels: Documents that no label was good enough for.
+        num_not_unicode: Documents whose text held lone surrogates.
     """
 
     num_documents: int = 0
@@ -55,6 +61,7 @@ class Progress:
     num_without_text: int = 0
     num_truncated: int = 0
     num_without_labels: int = 0
+    num_not_unicode: int = 0
 
 
 class PredictionWriter:
@@ -62,7 +69,8 @@ class PredictionWriter:
 
     Until then rows are appended to ``OUTPUT.partial`` (for parquet, which cannot be appended to, as an Arrow stream), and
     ``OUTPUT.partial.json`` says after each chunk how far it is and with which settings. A writer with the same settings
-    goes on from there; whatever an interruption left behind the last complete chunk is cut off.
+    goes on from there; whatever an interruption left behind the last complete chunk is cut off. Two writers of one output are kept apart
+    by `hf_xmtc.commands.file_lock`, not here.
 
     Args:
         output: The file; its ending says parquet or jsonl.
@@ -72,6 +80,10 @@ class PredictionWriter:
         id_type: Arrow type of the ids in a parquet file; None writes them as strings.
         overwrite: Replace a finished output, and drop an unfinished one of other settings.
         resumable: Go on from an unfinished output of the same settings; False starts it over.
+
+    Attributes:
+        progress: What has been written so far.
+        is_complete: Whether a run with the same settings was killed when the output had its name already; nothing is left to write.
 
     Raises:
         FileExistsError: If the output is finished.
@@ -102,11 +114,16 @@ class PredictionWriter:
         self._ids_as_text = self.format == "parquet" and id_type is None
         self.partial = self.output.with_name(self.output.name + ".partial")
         self._state_file = self.output.with_name(self.output.name + ".partial.json")
+        # What gets the output's name in the end.
+        self._result = self.partial if self._schema is None else self.output.with_name(self.output.name + ".partial.parquet")
+        self.progress, self.is_complete = self._read_progress(overwrite, resumable)
+        self._file = None
+        if self.is_complete:
+            return
         if self.output.exists() and not overwrite:
             raise FileExistsError(
                 f"{output} exists already: a run into it has finished. Name another --output, or replace it by --overwrite."
             )
-        self.progress = self._read_progress(overwrite, resumable)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         self._write_state()
         self._file = open(self.partial, "r+b" if self.partial.exists() else "w+b")  # noqa: SIM115, closed in __exit__
@@ -118,41 +135,57 @@ class PredictionWriter:
     def __enter__(self) -> "PredictionWriter":
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self._file.close()
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError:  # it tries once more to write what a full disk has refused
+                if error is None:
+                    raise
         if self._state_file.exists() and not self.progress.num_documents:
-            self.partial.unlink()  # nothing in it is worth going on from
-            self._state_file.unlink()
+            self._remove_leftovers()  # nothing in them is worth going on from
 
-    def write(self, rows: Sequence[PredictionRow], num_without_text: int = 0, num_truncated: int = 0) -> None:
+    def write(
+        self, rows: Sequence[PredictionRow], num_without_text: int = 0, num_truncated: int = 0, num_not_unicode: int = 0
+    ) -> None:
         """Append a chunk of rows; once this returns, no interruption loses them."""
         self.progress.num_documents += len(rows)
         self.progress.num_without_text += num_without_text
         self.progress.num_truncated += num_truncated
+        self.progress.num_not_unicode += num_not_unicode
         self.progress.num_without_labels += sum(not row.label_ids for row in rows)
         self._append(self._as_json_lines(rows) if self._schema is None else self._as_record_batch(rows).serialize())
 
     def finish(self) -> None:
         """Give the complete output its name."""
+        if self.is_complete:
+            return
         self._file.close()
         if self._schema is not None:
-            finished = self.output.with_name(self.output.name + ".partial.parquet")
-            self._stream_to_parquet(finished)
-            os.replace(finished, self.output)
-            self.partial.unlink()
-        else:
-            os.replace(self.partial, self.output)
-        self._state_file.unlink()
+            with _naming(self._result):
+                self._stream_to_parquet(self._result)
+        # From here on the output is complete as soon as the result has its name.
+        self._write_state(finished=True)
+        os.replace(self._result, self.output)
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        # The state last: as long as it is there, what the others are is known.
+        for path in (self.partial, self._result, self._state_file):
+            path.unlink(missing_ok=True)
 
     # ---- going on --------------------------------------------------------------------------------------------------------
 
-    def _read_progress(self, overwrite: bool, resumable: bool) -> Progress:
-        if not (self._state_file.exists() and self.partial.exists()):
-            return Progress()
+    def _read_progress(self, overwrite: bool, resumable: bool) -> tuple[Progress, bool]:
+        """What an earlier run has written, and whether its output is complete."""
+        if not self._state_file.exists():
+            return Progress(), False
         try:
             state = json.loads(self._state_file.read_text(encoding="utf-8"))
             progress, earlier = Progress(**state["progress"]), state["settings"]
         except (ValueError, KeyError, TypeError) as error:
+            if overwrite or self.output.exists() or not self.partial.exists():
+                return Progress(), False
             raise ValueError(
                 f"{self._state_file}, the state of an unfinished run, cannot be read ({error!r}). Delete it to start over."
             ) from error
@@ -161,43 +194,53 @@ class PredictionWriter:
             for name in {**earlier, **self.settings}
             if earlier.get(name) != self.settings.get(name)
         ]
-        if not progress.num_documents or (different and overwrite):
-            return Progress()
+        if state.get("finished") and self.output.exists() and not self._result.exists():
+            self._remove_leftovers()
+            is_complete = resumable and not (different or overwrite)
+            return (progress, True) if is_complete else (Progress(), False)
+        if self.output.exists() and not overwrite:  # refused next
+            return Progress(), False
+        if not self.partial.exists() or not progress.num_documents or (different and overwrite):
+            return Progress(), False
         if different:
             raise ValueError(
                 f"{self.partial} is the unfinished output of another run, {progress.num_documents} documents long: "
                 f"{'; '.join(different)}. Repeat that run to finish it, name another --output, or drop it with --overwrite."
             )
         if not resumable:
-            return Progress()
+            return Progress(), False
         size = self.partial.stat().st_size
         if size < progress.num_bytes:
             raise ValueError(
                 f"{self.partial} has {size:,} bytes but {self._state_file.name} says {progress.num_bytes:,} were written. "
                 "Was it copied while a run was writing? Delete both files to start over."
             )
-        return progress
+        return progress, False
 
     def _append(self, content: Any) -> None:
         # First the rows, then the word that they are there: in this order no interruption can count a row that is lost.
-        self._file.write(content)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with _naming(self.partial):
+            self._file.write(content)
+            self._file.flush()
+            os.fsync(self._file.fileno())
         self.progress.num_bytes = self._file.tell()
         self._write_state()
 
-    def _write_state(self) -> None:
-        write_json(self._state_file, {"progress": asdict(self.progress), "settings": self.settings})
+    def _write_state(self, finished: bool = False) -> None:
+        with _naming(self._state_file):
+            state = {"progress": asdict(self.progress), "settings": self.settings}
+            write_json(self._state_file, {**state, "finished": True} if finished else state)
 
     # ---- formats ---------------------------------------------------------------------------------------------------------
 
     def _as_json_lines(self, rows: Sequence[PredictionRow]) -> bytes:
         lines = []
         for row in rows:
-            fields = asdict(row)
-            fields = {name: value for name, value in fields.items() if name not in self._left_out}
+            fields = {name: value for name, value in vars(row).items() if name not in self._left_out}
+            if self.has_ids:
+                fields["id"] = _strict(row.id)
             # Dates and decimals of a parquet file's ids become text, which JSON has no types for.
-            lines.append(json.dumps(fields, ensure_ascii=False, default=str) + "\n")
+            lines.append(json.dumps(fields, ensure_ascii=False, default=str, allow_nan=False) + "\n")
         return "".join(lines).encode("utf-8", "backslashreplace")
 
     def _build_schema(self, id_type: Any) -> Any:
@@ -216,7 +259,7 @@ class PredictionWriter:
         pa = import_pyarrow("Writing parquet files")
         columns = {name: [getattr(row, name) for row in rows] for name in self._schema.names}
         if self._ids_as_text and self.has_ids:
-            columns["id"] = [value if value is None else str(value) for value in columns["id"]]
+            columns["id"] = [value if value is None else replace_surrogates(str(value)) for value in columns["id"]]
         return pa.record_batch([pa.array(columns[field.name], field.type) for field in self._schema], schema=self._schema)
 
     def _stream_to_parquet(self, target: Path) -> None:
@@ -231,3 +274,28 @@ class PredictionWriter:
                     writer.write_table(pa.Table.from_batches(waiting))
                     waiting = []
             writer.write_table(pa.Table.from_batches(waiting, schema=self._schema))
+
+
+def _strict(value: Any) -> Any:
+    """The value without floats that JSON has no word for: NaN becomes null, an infinity its name."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None if math.isnan(value) else str(value)
+    if isinstance(value, list | tuple):
+        return [_strict(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _strict(part) for key, part in value.items()}
+    return value
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Say which file an error of the disk is about, and what to do about a full one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None and error.errno != errno.ENOSPC:
+            raise
+        reason = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason += ". Make room and repeat the command, which goes on where this run stopped"
+        raise OSError(error.errno, reason, str(path)) from error

@@ -1,0 +1,115 @@
+"""Texts through a model in batches of similar length, and what becomes a row of the output."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerFast
+from transformers.data.data_collator import pad_without_fast_tokenizer_warning
+
+from hf_xmtc.models.document_tokens import list_texts, tokenize_documents
+from hf_xmtc.models.label_names import LabelNames
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.models.pipeline_xmtc import DEFAULT_TOP_K
+from hf_xmtc.models.predicted_sets import check_scores
+
+from .prediction_files import PredictionRow
+
+__all__ = ["predict_texts", "prediction_rows"]
+
+
+@torch.inference_mode()
+def predict_texts(
+    model: XMTCPreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    texts: Iterable[str],
+    *,
+    candidates: tuple[np.ndarray, np.ndarray] | None = None,
+    top_k: int | None = None,
+    threshold: float | str | None = None,
+    batch_size: int = 32,
+    max_length: int | None = None,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Find the best labels of some texts.
+
+    Texts of similar length share a batch, which saves padding; the order of the answer is that of the texts.
+
+    Args:
+        model: The model, in evaluation mode and on its device.
+        tokenizer: Its tokenizer.
+        texts: N texts, in whatever holds them: a list, tuple, array, generator, or a column of a data set or table.
+        candidates: Labels to score for each text and their votes, each (N, C), for models that score candidates.
+        top_k: Labels per text K at most; by default 5, or with a threshold as many as are above it.
+        threshold: Only labels whose score is above it: a number, or ``"model"`` for the thresholds saved with the model.
+        batch_size: Texts per batch.
+        max_length: Tokens after which a text is cut; None where the model has no limit.
+
+    Returns:
+        Label ids (N, K) best first, -100 at labels that are not above the threshold; their scores (N, K) after the sigmoid; and the
+        number of texts that were cut.
+
+    Raises:
+        TypeError: If a text is no string, or a whole table is given.
+        ValueError: If the scores are not finite.
+    """
+    texts = list_texts(texts)
+    if threshold is None:
+        top_k = min(top_k or DEFAULT_TOP_K, model.config.num_labels if candidates is None else candidates[0].shape[1])
+    found = []
+    if not texts:
+        return np.zeros((0, top_k or 0), dtype=np.int64), np.zeros((0, top_k or 0), dtype=np.float32), 0
+    documents = tokenize_documents(tokenizer, texts, max_length)
+    by_length = sorted(range(len(texts)), key=lambda i: -len(documents[i].ids))
+    for start in range(0, len(texts), batch_size):
+        members = by_length[start : start + batch_size]
+        batch = pad_without_fast_tokenizer_warning(
+            tokenizer, {"input_ids": [documents[i].ids for i in members]}, return_attention_mask=True, return_tensors="pt"
+        )
+        if candidates is not None:
+            batch["candidate_ids"], batch["candidate_votes"] = (torch.from_numpy(array[members]) for array in candidates)
+        batch = batch.to(model.device)
+        if threshold is None:
+            output = model(**batch, top_k=top_k)
+            label_ids = output.top_labels
+        else:
+            output, in_set = model.predict_sets(None if threshold == "model" else float(threshold), top_k, **batch)
+            label_ids = output.top_labels.masked_fill(~in_set, -100)
+        check_scores(output.top_scores, output.top_labels)
+        found.append((members, label_ids.cpu().numpy(), output.top_scores.float().cpu().numpy()))
+    width = max(label_ids.shape[1] for _, label_ids, _ in found)
+    top_labels, top_scores = np.full((len(texts), width), -100), np.zeros((len(texts), width), dtype=np.float32)
+    for members, label_ids, scores in found:
+        top_labels[members, : label_ids.shape[1]], top_scores[members, : label_ids.shape[1]] = label_ids, scores
+    return top_labels, top_scores, sum(document.is_cut for document in documents)
+
+
+def prediction_rows(
+    ids: list[Any] | None,
+    start: int,
+    top_labels: np.ndarray,
+    top_scores: np.ndarray,
+    names: LabelNames,
+    min_score: float,
+    with_names: bool,
+) -> list[PredictionRow]:
+    """Rows of the output for documents that were predicted together.
+
+    Args:
+        ids: The documents' ids, N, or None.
+        start: Number of the first document in the input.
+        top_labels: Label ids (N, K) best first, negative where there is none.
+        top_scores: Their scores, (N, K).
+        names: Names of the model's labels.
+        min_score: Labels with a lower score are left out.
+        with_names: Add the names for readers.
+    """
+    rows = []
+    for i in range(len(top_labels)):
+        kept = (top_scores[i] >= min_score) & (top_labels[i] >= 0)
+        label_ids = top_labels[i, kept].tolist()
+        labels = [names[label_id] for label_id in label_ids]
+        for_readers = [names.name_of(label_id) for label_id in label_ids] if with_names else None
+        document_id = ids[i] if ids is not None else None
+        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, kept].tolist(), for_readers))
+    return rows
