@@ -129,6 +129,22 @@ def test_predictions_hold_ids_labels_scores_and_gold_row_by_row(folder):
     assert rows[1]["scores"] == pytest.approx([0.8, 0.1])
 
 
+def test_ac67_fillers_of_rankings_are_written_as_nothing(folder):
+    folder.path.mkdir()
+    path = folder.write_predictions(
+        "test",
+        top_labels=np.array([[2, -100], [-100, -100], [0, 1]]),
+        top_scores=np.array([[0.9, 0.0], [0.0, 0.0], [0.7, 0.2]], dtype=np.float32),
+        gold=np.array([[0], [1], [2]]),
+        names=LabelNames(["apple", "bread", "cheese"]),
+        unseen=[],
+    )
+    rows = pq.read_table(path).to_pylist()
+    assert [row["label_ids"] for row in rows] == [[2], [], [0, 1]]
+    assert [row["labels"] for row in rows] == [["cheese"], [], ["apple", "bread"]]
+    assert [len(row["scores"]) for row in rows] == [1, 0, 2]
+
+
 # ---- reopening -----------------------------------------------------------------------------------------------------------
 
 

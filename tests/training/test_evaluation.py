@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import torch
+from transformers.trainer_utils import EvalPrediction
 
 from hf_xmtc import XMTCTrainingArguments
 from hf_xmtc.metrics import set_report
@@ -37,6 +39,9 @@ def test_sets_that_go_on_behind_what_was_kept_are_counted(make_trainer):
     assert trainer.evaluate()["eval_num_cut_sets"] == 8  # six labels, five of them kept
     trainer.model.set_thresholds([1.0] * 5 + [0.0])  # the last one may be behind the five
     assert trainer.evaluate()["eval_num_cut_sets"] == 8
+    output = trainer.predict(trainer.eval_dataset)
+    of_five = trainer.evaluation.metrics(EvalPrediction(output.predictions, output.label_ids), 0.0, num_candidates=5)
+    assert of_five["num_cut_sets"] == 0  # five candidates, all of them kept
     trainer = make_trainer(output="more", set_metrics=True, eval_top_k=5, set_top_k=6)
     trainer.model.set_thresholds(0.0)
     assert trainer.evaluate()["eval_num_cut_sets"] == 0
@@ -79,3 +84,12 @@ def test_tuned_thresholds_of_labels_without_a_positive_are_the_shared_one():
 def test_settings_that_make_no_sense_are_refused(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         XMTCTrainingArguments(output_dir=str(tmp_path), **settings)
+
+
+def test_ac75_scores_that_are_no_numbers_get_no_metrics(make_trainer, corpus):
+    trainer = make_trainer(trainer={"compute_metrics": lambda prediction: {}})
+    with torch.no_grad():
+        next(trainer.model.parameters()).fill_(float("nan"))
+    for evaluate in (trainer.evaluate, lambda: trainer.predict(corpus["validation"])):
+        with pytest.raises(ValueError, match="The model gives the score nan"):
+            evaluate()

@@ -102,6 +102,26 @@ def test_u16_in_evaluation_the_model_gets_the_columns_candidates_and_no_positive
         assert set(kept) == set(ids)
 
 
+def test_ac67_fillers_of_shorter_lists_are_in_no_set_and_no_set_is_cut_behind_all_candidates(candidate_trainer):
+    # Batches of one document, with three candidates, two, or one.
+    settings = {"set_metrics": True, "per_device_eval_batch_size": 1}
+    trainer = candidate_trainer(**settings)
+    rows = trainer.eval_dataset
+    short = [ids[: 1 + i % 3] for i, ids in enumerate(rows[CANDIDATES][:])]
+    rows = rows.remove_columns(CANDIDATES).add_column(CANDIDATES, short)
+    seen = []
+    trainer.compute_metrics = lambda prediction: seen.append(prediction.predictions) or trainer._metrics(prediction)
+    for threshold in (0.0, -1.0):
+        trainer.model.set_thresholds(threshold)
+        output = trainer.predict(rows)
+        scores, top_labels, in_set = output.predictions
+        assert [sorted(labels[labels >= 0].tolist()) for labels in top_labels] == [sorted(ids) for ids in short]
+        assert in_set.dtype == bool and np.array_equal(in_set, top_labels >= 0)
+        assert np.array_equal(seen[-1][2], seen[-1][1] >= 0)  # for metrics of one's own too
+        assert not scores[top_labels < 0].any()
+        assert output.metrics["test_num_cut_sets"] == 0
+
+
 @pytest.mark.parametrize(("num_candidates", "accumulation"), [(3, 1), (0, 2)])
 def test_ac21_a_resumed_run_draws_what_an_uninterrupted_one_does(candidate_trainer, num_candidates, accumulation):
     settings = {"num_candidates": num_candidates, "gradient_accumulation_steps": accumulation}

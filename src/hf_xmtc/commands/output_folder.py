@@ -133,20 +133,20 @@ class OutputFolder:
         Args:
             split: Name of the split.
             rows: Place of each document in the split, (N,).
-            top_labels: Label ids, best first, (N, K).
+            top_labels: Label ids, best first, (N, K), negative where there is none.
             top_scores: Their scores, (N, K).
             gold: The documents' own label ids, (N, P), padded with -100.
             names: Names of the model's labels.
             unseen: Labels with the ids from ``len(names)`` on, which only evaluation data has.
         """
         labels = np.asarray([*names.labels, *unseen], dtype=object)
-        given = gold >= 0
-        ends = np.arange(0, top_labels.size + 1, top_labels.shape[1])
+        given, there = gold >= 0, top_labels >= 0
+        ends = np.append(0, there.sum(axis=1).cumsum())
         columns = {
             "row": pa.array(rows, pa.int64()),
-            "label_ids": _lists(top_labels.ravel(), ends, pa.int32()),
-            "labels": _lists(labels[top_labels.ravel()], ends, pa.string()),
-            "scores": _lists(top_scores.ravel(), ends, pa.float32()),
+            "label_ids": _lists(top_labels[there], ends, pa.int32()),
+            "labels": _lists(labels[top_labels[there]], ends, pa.string()),
+            "scores": _lists(top_scores[there], ends, pa.float32()),
             "gold": _lists(labels[gold[given]], np.append(0, given.sum(axis=1).cumsum()), pa.string()),
         }
         path = self.path / "predictions" / f"{split}.parquet"

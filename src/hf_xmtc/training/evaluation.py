@@ -1,7 +1,9 @@
 """What the trainer measures: ranking metrics, metrics of predicted label sets, and the thresholds that make the sets."""
 
 import numpy as np
+import torch
 from datasets import Dataset
+from torch import Tensor
 from transformers.trainer_utils import EvalPrediction
 
 from hf_xmtc.data import label_counts as count_labels
@@ -9,7 +11,7 @@ from hf_xmtc.metrics import best_threshold, best_thresholds_per_label, inverse_p
 
 from .arguments import XMTCTrainingArguments
 
-__all__ = ["Evaluation", "measured", "tuned_thresholds"]
+__all__ = ["Evaluation", "measured", "of_one_width", "tuned_thresholds"]
 
 # What evaluation reports of `ranking_report`: the field's headline metrics. More would only widen every log line.
 REPORTED = {f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in (1, 3, 5)} | {"R@5", "num_documents", "num_left_out"}
@@ -72,12 +74,15 @@ class Evaluation:
         largest = self.args.set_top_k if self.args.measures_sets else 0
         return max(self.args.eval_top_k, min(self.num_labels, largest))
 
-    def metrics(self, prediction: EvalPrediction, lowest_threshold: float = -np.inf) -> dict[str, float]:
+    def metrics(
+        self, prediction: EvalPrediction, lowest_threshold: float = -np.inf, num_candidates: int = 0
+    ) -> dict[str, float]:
         """Metrics of predictions (scores, label ids and, where sets are measured, which of them are in the set; each (N, K)).
 
         Args:
             prediction: With ``predictions`` and the true ``label_ids``.
             lowest_threshold: A score below which no label is in a set; -inf where it is not known.
+            num_candidates: Labels scored for each document; 0 for all.
         """
         top_labels, positives = prediction.predictions[1], prediction.label_ids
         report = ranking_report(
@@ -88,9 +93,10 @@ class Evaluation:
             ignore_unseen=self.num_labels if self.args.ignore_unseen_labels else None,
         )
         found = {name: value for name, value in report.items() if name in REPORTED}
-        return {**found, **self._set_metrics(prediction, lowest_threshold)} if self.args.measures_sets else found
+        num_scored = min(num_candidates or self.num_labels, self.num_labels)
+        return {**found, **self._set_metrics(prediction, lowest_threshold, num_scored)} if self.args.measures_sets else found
 
-    def _set_metrics(self, prediction: EvalPrediction, lowest_threshold: float) -> dict[str, float]:
+    def _set_metrics(self, prediction: EvalPrediction, lowest_threshold: float, num_scored: int) -> dict[str, float]:
         """Metrics of the predicted sets; ``num_cut_sets`` counts sets that may go on behind the labels that were kept."""
         scores, top_labels, in_set = prediction.predictions
         report = set_report(
@@ -102,7 +108,8 @@ class Evaluation:
         )
         # With one threshold both say the same; with one for each label others may follow behind one that is not in the set.
         goes_on = in_set.all(axis=1) | ((scores[:, -1] > lowest_threshold) & np.isfinite(lowest_threshold))
-        cut = goes_on.sum() if top_labels.shape[1] < self.num_labels else 0
+        goes_on &= top_labels[:, -1] >= 0  # behind a filler there is nothing
+        cut = goes_on.sum() if top_labels.shape[1] < num_scored else 0
         return {**{name: value for name, value in report.items() if name in SET_REPORTED}, CUT: int(cut)}
 
     def propensity_for(self, positives: np.ndarray) -> np.ndarray | None:
@@ -111,6 +118,19 @@ class Evaluation:
             return None
         extra = int(positives.max(initial=-1)) + 1 - self.num_labels
         return np.concatenate([self.inverse_propensity[:-1], np.repeat(self.inverse_propensity[-1], max(extra, 0))])
+
+
+def of_one_width(found: tuple[Tensor, ...], width: int) -> tuple[Tensor, ...]:
+    """Scores, label ids and, where there are any, marks of what is in the set, filled up to ``width`` with 0, -100 and False.
+
+    Batches may have candidates of different numbers, and the Trainer, which joins them, would fill up all three with -100: a mark of
+    -100 is True.
+    """
+    missing = max(0, width - found[1].shape[1])
+    return tuple(
+        torch.nn.functional.pad(array, (0, missing), value=filler)
+        for array, filler in zip(found, (0.0, -100, False), strict=False)
+    )
 
 
 def tuned_thresholds(kind: str, scores: np.ndarray, top_labels: np.ndarray, positives: np.ndarray, num_labels: int):

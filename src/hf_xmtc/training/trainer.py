@@ -12,11 +12,12 @@ from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
 from hf_xmtc.data import XMTCDataCollator
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.models.predicted_sets import check_scores
 
 from .arguments import XMTCTrainingArguments
 from .candidates import CANDIDATES, with_training_candidates
 from .document_seeds import SEEDS
-from .evaluation import Evaluation, tuned_thresholds
+from .evaluation import Evaluation, of_one_width, tuned_thresholds
 from .gradient_clipping import clip_sparse_and_dense
 from .label_sharding import (
     clip_sharded,
@@ -164,8 +165,8 @@ class XMTCTrainer(ResumableTrainer):
     def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
         """Predict in data order: ``predictions`` are scores and label ids of the best labels, each (N, K), best first.
 
-        K is ``eval_top_k``, or with ``set_metrics`` or ``tune_threshold`` at least ``set_top_k``; then a third array says which are
-        in the predicted set.
+        K is ``eval_top_k`` (where fewer labels are scored the rest is filled up with 0 and -100), or with ``set_metrics`` or
+        ``tune_threshold`` at least ``set_top_k``; then a third array says which are in the predicted set.
         """
         test_dataset = tokenized(self, test_dataset)
         output = super().predict(test_dataset, *args, **kwargs)
@@ -176,7 +177,8 @@ class XMTCTrainer(ResumableTrainer):
         return output._replace(predictions=tuple(array[place] for array in output.predictions), label_ids=label_ids)
 
     def _metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        return self.evaluation.metrics(prediction, self.model.lowest_threshold())
+        num_candidates = getattr(self.model.config, "num_candidates", 0)
+        return self.evaluation.metrics(prediction, self.model.lowest_threshold(), num_candidates)
 
     def tune_thresholds(self, dataset: Dataset) -> None:
         """Give the model the thresholds that suit a validation split best, as ``tune_threshold`` says."""
@@ -221,10 +223,11 @@ class XMTCTrainer(ResumableTrainer):
         loss = loss.detach() if loss is not None else None
         if prediction_loss_only:
             return loss, None, None
+        check_scores(output.top_scores, output.top_labels)
         found = (output.top_scores.float(), output.top_labels)
         if self.args.measures_sets:
             found = (*found, self.model.in_predicted_set(output))
-        return loss, found, labels
+        return loss, of_one_width(found, min(self.evaluation.kept_labels, self.num_labels)), labels
 
     def _own_loss(self, model: nn.Module, inputs: dict) -> Tensor:
         num_items = self._get_num_items_in_batch([inputs], self.args.device)
