@@ -18,7 +18,7 @@ MODEL_FILES = sorted((SOURCE / "models").glob("*.py"))
 
 # Checks of files, for whatever reads them, except what stays with numpy or torch alone.
 _FILES = ("file_checks",)
-_BOTTOM = ("models", "metrics", "label_tree", "tokenization")
+_BOTTOM = ("models", "metrics", "label_tree", "tokenization", "strict_json")
 _MIDDLE = ("training", "evaluate_modules", "retrieval")
 _UPPER = ("demo", "analysis", "ensemble", "hub")
 

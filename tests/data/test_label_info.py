@@ -35,8 +35,6 @@ def test_the_licence_of_the_card_is_read(write_folder, load):
     folder = write_folder(train=ROWS)
     (folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# Corpus\n")
     assert label_info_of(load(folder)).license == "cc-by-4.0"
-    (folder / "README.md").write_text("---\nlicense: [\n---\n")
-    assert label_info_of(load(folder)).license is None
 
 
 def test_data_from_elsewhere_has_no_label_info():

@@ -39,6 +39,12 @@ def test_a_damaged_file_is_named(tmp_path, load):
         load(tmp_path)
 
 
+def test_a_folder_name_that_is_no_utf8_is_refused(write_folder, load, tmp_path):
+    folder = write_folder(train=ROWS).rename(tmp_path / "caf\udce9")
+    with pytest.raises(ValueError, match=r"The name of the folder '.*caf\\udce9' is not UTF-8 .* Rename it"):
+        load(folder)
+
+
 def test_an_unknown_name_lists_the_forms_that_are_accepted(tmp_path, load):
     with pytest.raises(FileNotFoundError, match="There is no folder .*Give 'demo' .* a folder .* Hugging Face Hub"):
         load(tmp_path / "nowhere")

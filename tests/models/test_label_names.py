@@ -73,6 +73,7 @@ def test_accents_cjk_emoji_quotes_and_line_breaks_survive_saving(tmp_path):
         ),
         ({"labels": ["a", "b"], "names": ["A"]}, "There are 2 labels but 1 names"),
         ({"labels": ["a"], "parents": [[], []]}, "There are 1 labels but 2 parents"),
+        ({"labels": ["a"], "parents": ["food"]}, "The parents of label id 0 are 'food', but parents are a list of strings"),
     ],
 )
 def test_contradictory_lists_are_refused(arguments, message):
@@ -87,7 +88,18 @@ def test_contradictory_lists_are_refused(arguments, message):
         ('{"0": "a"}', "must hold a JSON list with one entry per label, found a dict"),
         ('["a", 5]', r"entry 1 is 5; expected a string or"),
         ('["a", {"name": "b"}]', r"entry 1 is {'name': 'b'}; expected a string or"),
-        ('["a", {"label": "b", "parents": 5}]', r"entry 1 is {'label': 'b', 'parents': 5}; expected a string or"),
+        ('["a", {"label": "b", "parents": 5}]', "The parents of label id 1 are 5, but parents are a list of strings"),
+        (
+            '[{"label": "a", "parents": "food"}]',
+            r"The parents of label id 0 are 'food', .* Write \[\"food\"\] for one parent",
+        ),
+        (
+            '[{"label": "a", "parents": ["x", 1]}]',
+            r"The parents of label id 0 are \['x', 1\], but parents are a list of strings",
+        ),
+        ('[{"label": "a", "parents": 0}]', "The parents of label id 0 are 0, but parents are a list of strings"),
+        ("[" * 100_000, "is not valid JSON"),
+        (r'["a", "\ud800"]', r"labels.json: The label of label id 1, '\\ud800', cannot be written as UTF-8"),
         ('[{"label": 5}]', "Label id 0 is 5 of type int, but labels are strings"),
         ('["a", "a"]', "The label 'a' occurs twice"),
     ],
@@ -97,6 +109,18 @@ def test_damaged_files_are_refused_with_what_is_wrong(tmp_path, content, message
     with pytest.raises(ValueError, match=message):
         LabelNames.load(tmp_path)
     assert gc.isenabled()
+
+
+def test_ac54_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "labels.json").write_text('[{"label": "a", "parents": "food"}]')
+    with pytest.raises(ValueError, match=rf"^{tmp_path / 'labels.json'}: The parents of label id 0"):
+        LabelNames.load(tmp_path)
+
+
+def test_labels_with_nul_have_a_digest_of_their_own():
+    one, other, joined = LabelNames(["a\0b", "c"]), LabelNames(["a", "b\0c"]), LabelNames(["a", "b", "c"])
+    assert len({one.digest(), other.digest(), joined.digest()}) == 3
+    assert joined.digest() == "a00b6c0609201a0d"  # recorded in the configs of trained models
 
 
 def test_an_unknown_label_is_a_key_error():

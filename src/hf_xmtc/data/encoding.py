@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from datasets import Features, List, Value
 
+from .column_batches import column_batches, damage_reported
 from .document_sample import text_hashes
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
@@ -50,6 +51,7 @@ class _Split:
     """One split on its way: the source's rows, which of them belong to it, and their label sets."""
 
     data: pads.Dataset
+    where: str  # for messages: the source and the split that the rows come from
     labels: LabelRows | None  # None: the source has no labels for it
     keep: np.ndarray | None = None  # (documents of data,) bool; None: all of them
 
@@ -60,11 +62,11 @@ class _Split:
     def texts(self, column: str) -> Iterator[pa.Array]:
         """The texts batch by batch, missing ones as empty strings."""
         start = 0
-        for batch in self.data.to_batches(columns=[column], batch_size=_BATCH_ROWS):
-            texts = batch.column(0).cast(pa.string()).fill_null("")
+        for array in column_batches(self.data, column, _BATCH_ROWS, f"{self.where}: column {column!r}"):
+            texts = array.cast(pa.string()).fill_null("")
             if self.keep is not None:
-                texts = texts.filter(pa.array(self.keep[start : start + batch.num_rows]))
-                start += batch.num_rows
+                texts = texts.filter(pa.array(self.keep[start : start + len(array)]))
+                start += len(array)
             yield texts
 
 
@@ -81,16 +83,21 @@ def encode_source(
         folder: An empty folder.
 
     Raises:
-        ValueError: If the data is empty, a column is missing or of an unsupported type, or names and label ids disagree.
+        ValueError: If the data is empty or damaged, a column is missing or of an unsupported type, or names and label ids
+            disagree.
     """
     data = _nonempty_splits(source, settings)
     kinds = _label_kinds(data, source.name, settings)
     coder = LabelCoder()
     splits = {
-        name: _Split(split, kinds[name] and _read_labels(data, name, kinds[name], coder, label_file, source.name, settings))
+        name: _Split(
+            split,
+            f"{source.name}: {name}",
+            kinds[name] and _read_labels(data, name, kinds[name], coder, label_file, source.name, settings),
+        )
         for name, split in data.items()
     }
-    order = label_file or _class_names_as_file(data, settings.label_column)
+    order = label_file or _class_names_as_file(data, settings.label_column, source.name)
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():
         refuse_id_gaps(coder.labels, source.name)
@@ -123,7 +130,8 @@ def encode_source(
         num_without_labels={name: int((labels.lengths == 0).sum()) for name, labels in labelled.items()},
         num_with_unseen_labels={name: labels.num_rows_from(len(space.names)) for name, labels in labelled.items()},
         fingerprint=fingerprint,
-        license=source.license,
+        license=source.card.license,
+        language=source.card.language,
     )
     info.save(folder)
     return info
@@ -131,7 +139,8 @@ def encode_source(
 
 def _nonempty_splits(source: Source, settings: LoaderSettings) -> dict[str, pads.Dataset]:
     """The splits that have rows, with their text column checked."""
-    counts = {name: data.count_rows() for name, data in source.splits.items()}
+    with damage_reported(source.name):
+        counts = {name: data.count_rows() for name, data in source.splits.items()}
     if not any(counts.values()):
         raise ValueError(f"The data set {source.name!r} is empty: {counts} rows. Was it written before it was filled?")
     if settings.for_training and not counts.get("train"):
@@ -190,24 +199,33 @@ def _read_labels(
 ) -> LabelRows:
     """The label sets of one split; integers are named by its own features, else by the label file."""
     column = settings.label_column
-    id_labels = _class_names(data[name].schema, column) or (label_file.names.labels if label_file else None)
+    where = f"{source}: column {column!r} of {name}"
+    id_labels = _class_names(data[name].schema, column, where) or (label_file.names.labels if label_file else None)
     if kind == "multi_hot" and id_labels is None:
         # Columns without names: the first document says how many there are.
-        first_row = next(iter(data.values())).head(1, columns=[column])[0].combine_chunks()
-        id_labels = [str(i) for i in range(int(list_lengths(first_row)[0]))]
-    return read_label_rows(data[name], column, kind, coder, id_labels, f"{source}: column {column!r} of {name}")
+        first, rows = next(iter(data.items()))
+        batches = column_batches(rows, column, 1, f"{source}: column {column!r} of {first}")
+        id_labels = [str(i) for i in range(int(next(list_lengths(batch)[0] for batch in batches if len(batch))))]
+    return read_label_rows(data[name], column, kind, coder, id_labels, where)
 
 
-def _class_names(schema: pa.Schema, column: str) -> list[str] | None:
+def _class_names(schema: pa.Schema, column: str, where: str) -> list[str] | None:
     """Names that the data set's own features give to integer labels, if they do."""
     if column not in schema.names:
         return None
-    feature = Features.from_arrow_schema(pa.schema([schema.field(column)], metadata=schema.metadata))[column]
+    try:
+        feature = Features.from_arrow_schema(pa.schema([schema.field(column)], metadata=schema.metadata))[column]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{where}: the description of its features, which `datasets` has written into the file, is damaged ({error!r}). Was "
+            "the download cut off? Fetch it again."
+        ) from error
     return getattr(getattr(feature, "feature", None), "names", None)
 
 
-def _class_names_as_file(data: dict[str, pads.Dataset], column: str) -> LabelFile | None:
-    names = _class_names(next(iter(data.values())).schema, column)
+def _class_names_as_file(data: dict[str, pads.Dataset], column: str, source: str) -> LabelFile | None:
+    name, first = next(iter(data.items()))
+    names = _class_names(first.schema, column, f"{source}: column {column!r} of {name}")
     return LabelFile.from_names(names) if names else None
 
 
@@ -224,7 +242,7 @@ def _carve_validation(splits: dict[str, _Split], settings: LoaderSettings) -> bo
     if held_out.all():
         return False
     for name, keep in (("train", ~held_out), ("validation", held_out)):
-        splits[name] = _Split(train.data, train.labels and train.labels.select(keep), keep)
+        splits[name] = _Split(train.data, train.where, train.labels and train.labels.select(keep), keep)
     if "test" in splits:
         splits["test"] = splits.pop("test")  # back to the end
     return True

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from .column_batches import column_batches
+
 __all__ = ["LabelCoder", "LabelRows", "is_string", "label_kind", "list_lengths", "read_label_rows"]
 
 _BATCH_ROWS = 32_768
@@ -130,12 +132,12 @@ def read_label_rows(
         where: Column and split, for messages.
 
     Raises:
-        ValueError: If an id is negative or has no name, or a multi-hot row has another width or other values than 0/1.
+        ValueError: If an id is negative or has no name, or a multi-hot row has another width or other values than 0/1; if a
+            file is damaged.
     """
     codes, lengths, first_row = [], [], 0
     widths, largest_id = set(), -1
-    for batch in data.to_batches(columns=[column], batch_size=_BATCH_ROWS):
-        array = batch.column(0)
+    for array in column_batches(data, column, _BATCH_ROWS, where):
         row_lengths = list_lengths(array)
         values = array.flatten()
         if values.null_count:
@@ -158,7 +160,7 @@ def read_label_rows(
         row_codes, row_lengths = _drop_repeats(row_codes, row_lengths)
         codes.append(row_codes)
         lengths.append(row_lengths)
-        first_row += batch.num_rows
+        first_row += len(array)
     # Three or more values from {0, 1} in every row: as ids, every row would repeat itself.
     if kind == "ids" and largest_id in (0, 1) and len(widths) == 1 and min(widths) > 2:
         raise ValueError(

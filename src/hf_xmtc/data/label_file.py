@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hf_xmtc.models.label_names import LabelNames
+
+from .column_batches import damage_reported
 
 __all__ = ["LABEL_FILES", "LabelFile", "file_digest", "read_label_file"]
 
@@ -62,15 +63,15 @@ def read_label_file(path: str | os.PathLike) -> LabelFile:
             JSON list of strings or ``{"label", "name", "parents"}`` entries.
 
     Raises:
-        ValueError: If a label occurs twice, or the file has neither form.
+        ValueError: If a label occurs twice, or the file is damaged or has neither form.
     """
     path = Path(path)
     if path.suffix not in (".parquet", ".json"):
         raise ValueError(f"The label file {path} ends in {path.suffix!r}; give a labels.parquet or labels.json.")
+    if path.suffix == ".json":
+        return LabelFile(LabelNames.load(path))
     try:
-        return LabelFile(LabelNames.load(path)) if path.suffix == ".json" else _read_parquet(path)
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} is not readable parquet ({error}). Was the download cut off? Fetch it again.") from error
+        return _read_parquet(path)
     except ValueError as error:
         raise ValueError(f"Label file {path.name}: {error}") from error
 
@@ -85,19 +86,20 @@ def file_digest(path: Path) -> str:
 
 
 def _read_parquet(path: Path) -> LabelFile:
-    table = pq.read_table(path)
-    if "label" not in table.column_names:
-        raise ValueError(
-            f"it needs a column 'label' (and may have name, description, parents) but has {table.column_names}."
-        )
-    labels = table["label"].to_pylist()
+    fields = ("label", "name", "description", "parents")
+    with damage_reported(path):
+        names = pq.read_schema(path).names
+        if "label" not in names:
+            raise ValueError(f"it needs a column 'label' (and may have name, description, parents) but has {names}.")
+        if repeated := [field for field in fields if names.count(field) > 1]:
+            raise ValueError(f"it has several columns named {repeated[0]!r}, among {names}. Keep one of them.")
+        table = pq.read_table(path)
+        columns = {field: table[field].to_pylist() if field in names else None for field in fields}
+    labels = columns["label"]
     if not all(isinstance(label, str) for label in labels):
         position = next(i for i, label in enumerate(labels) if not isinstance(label, str))
         raise ValueError(f"row {position} has the label {labels[position]!r}; labels must be strings.")
-    columns = {
-        column: table[column].to_pylist() if column in table.column_names else None
-        for column in ("name", "description", "parents")
-    }
-    parents = None if columns["parents"] is None else [entry or [] for entry in columns["parents"]]
     descriptions = columns["description"] if any(columns["description"] or []) else None
-    return LabelFile(LabelNames(labels, columns["name"], parents), descriptions)
+    if strange := [text for text in descriptions or [] if not isinstance(text, str | None)]:
+        raise ValueError(f"it has the description {strange[0]!r}; descriptions must be strings.")
+    return LabelFile(LabelNames(labels, columns["name"], columns["parents"]), descriptions)

@@ -2,12 +2,14 @@
 
 import json
 import os
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_xmtc.models.label_names import LabelNames
+from hf_xmtc.strict_json import json_bytes
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -32,6 +34,7 @@ class LabelInfo:
         num_with_unseen_labels: Of these, documents with a label of ``evaluation_only``.
         fingerprint: Changes with the content of the data and the settings it was loaded with.
         license: Licence named in the data set's card, ``None`` if it names none.
+        language: Languages named in the data set's card, ``"fi"`` or ``"fi, sv"``; ``None`` if it names none.
     """
 
     names: LabelNames
@@ -45,6 +48,7 @@ class LabelInfo:
     num_with_unseen_labels: dict[str, int] = field(default_factory=dict)
     fingerprint: str = ""
     license: str | None = None
+    language: str | None = None
 
     @property
     def num_labels(self) -> int:
@@ -58,9 +62,15 @@ class LabelInfo:
     def save(self, folder: str | os.PathLike) -> None:
         """Write ``labels.json`` and the side file into a folder."""
         self.names.save(folder)
+        self.save_facts(folder)
+
+    def save_facts(self, folder: str | os.PathLike) -> None:
+        """Write the side file alone; other processes see the old content or the new."""
         entries = {key: value for key, value in vars(self).items() if key != "names"}
-        with open(Path(folder) / LABEL_INFO_FILE, "w", encoding="utf-8") as file:
-            json.dump(entries, file, ensure_ascii=False, indent=0)
+        path = Path(folder) / LABEL_INFO_FILE
+        temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        temporary.write_bytes(json_bytes(entries, indent=0))
+        os.replace(temporary, path)
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "LabelInfo":

@@ -2,11 +2,9 @@
 
 import os
 import re
-import shutil
-import uuid
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from hf_xmtc.models.label_names import LabelNames
@@ -16,6 +14,7 @@ try:
 except ImportError as error:
     raise ImportError("`load_xmtc_dataset` needs `datasets`: pip install 'hf_xmtc[train]'") from error
 
+from .build_folder import build_folder
 from .cache_keys import cache_key
 from .encoding import LoaderSettings, encode_source
 from .label_file import LabelFile, file_digest, read_label_file
@@ -76,7 +75,7 @@ def load_xmtc_dataset(
     Raises:
         FileNotFoundError: If there is no such data set or label file.
         ConnectionError: If a Hub data set is asked for and the Hub cannot be reached.
-        ValueError: If the data is empty, a column is missing or of an unsupported type, or names and label ids disagree.
+        ValueError: If the data is empty or damaged, a column is missing or of an unsupported type, or names and label ids disagree.
     """
     settings = LoaderSettings(label_space, label_format, validation_fraction, text_column, label_column, for_training)
     source = read_source(name_or_path, config_name=config_name, revision=revision, cache_dir=cache_dir)
@@ -87,8 +86,13 @@ def load_xmtc_dataset(
     folder /= f"{re.sub(r'[^A-Za-z0-9_.-]', '_', source.name)}-{fingerprint}"
     if not (folder / LABEL_INFO_FILE).is_file():
         labels = read_label_file(label_path) if label_path else given_names
-        _build(folder, source, labels, settings, fingerprint)
+        with build_folder(folder) as unfinished:
+            encode_source(source, labels, settings, fingerprint, unfinished)
     info = LabelInfo.load(folder)
+    if info.language != source.card.language:
+        # It changes nothing in the data, so it is no part of the fingerprint.
+        info = replace(info, language=source.card.language)
+        info.save_facts(folder)
     _warn_about(source, info)
     return datasets.DatasetDict(
         {split: datasets.Dataset.from_file(str(folder / f"{split}.arrow"), split=split) for split in info.num_documents}
@@ -109,25 +113,8 @@ def _choose_label_file(source: Source, path: str | os.PathLike | None, given_nam
 
 def _fingerprint(source: Source, given_names: LabelFile | None, label_path: Path | None, settings: LoaderSettings) -> str:
     labels = given_names.fingerprint if given_names else label_path and [label_path.suffix, file_digest(label_path)]
-    parts = [_ENCODING_VERSION, source.name, source.fingerprint, source.license, labels, asdict(settings)]
+    parts = [_ENCODING_VERSION, source.name, source.fingerprint, source.card.license, labels, asdict(settings)]
     return cache_key(parts)
-
-
-def _build(folder: Path, source: Source, labels: LabelFile | None, settings: LoaderSettings, fingerprint: str) -> None:
-    """Encode into a folder of its own and rename it, so that no process ever sees half of it."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.parent / f".{folder.name}-{uuid.uuid4().hex}"
-    temporary.mkdir()
-    try:
-        encode_source(source, labels, settings, fingerprint, temporary)
-        try:
-            os.replace(temporary, folder)
-        except OSError:
-            # Another process has finished the same work in the meantime: its folder holds the same content.
-            if not (folder / LABEL_INFO_FILE).is_file():
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _warn_about(source: Source, info: LabelInfo) -> None:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import datasets
-import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-import yaml
-from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, metadata_load, try_to_load_from_cache
+from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
+from .column_batches import damage_reported
+from .data_card import CardFacts, read_data_card
 from .label_file import LABEL_FILES, file_digest
 
 __all__ = ["DEMO_FOLDER", "SPLITS", "Source", "read_source"]
@@ -45,7 +45,7 @@ class Source:
         splits: Arrow data set of each split; its schema may carry the `datasets` features.
         fingerprint: Changes whenever the content does.
         label_file: The label file that came with the data, if any.
-        license: Licence named in the data set's card, if any.
+        card: Licence and languages that the data set's card names.
         left_out: Splits of the source that are neither training, validation nor test data.
     """
 
@@ -53,7 +53,7 @@ class Source:
     splits: dict[str, pads.Dataset]
     fingerprint: str
     label_file: Path | None = None
-    license: str | None = None
+    card: CardFacts = CardFacts()
     left_out: tuple[str, ...] = ()
 
 
@@ -91,6 +91,12 @@ def read_source(
 
 
 def _read_folder(folder: Path) -> Source:
+    try:
+        os.fspath(folder.resolve()).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"The name of the folder {os.fspath(folder)!r} is not UTF-8 ({error.reason}). Rename it."
+        ) from error
     # `DatasetDict.push_to_hub` puts the splits into data/; a clone of such a repository is read as it is.
     folders = [folder, folder / "data"] if (folder / "data").is_dir() else [folder]
     files = next((found for found in map(_split_files, folders) if found), None)
@@ -102,19 +108,26 @@ def _read_folder(folder: Path) -> Source:
             f"train-00000-of-00002.parquet); it holds: {shown}. {_FORMS}"
         )
     digest = hashlib.blake2b(digest_size=16)
+    splits = {}
     for split, paths in files.items():
         for path in paths:
-            _check_parquet(path)
+            with damage_reported(path):
+                columns = pq.read_schema(path).names
+            if repeated := [column for column in columns if columns.count(column) > 1]:
+                raise ValueError(
+                    f"{path} has {len(repeated)} columns that share a name, {', '.join(map(repr, repeated))}, among {columns}. Keep one "
+                    "of each name."
+                )
             digest.update(f"{split} {file_digest(path)}".encode())
+        with damage_reported(paths[0]):
+            splits[split] = pads.dataset([os.fspath(path) for path in paths], format="parquet")
     readme = folder / "README.md"
     return Source(
         name=folder.resolve().name,
-        splits={
-            split: pads.dataset([os.fspath(path) for path in paths], format="parquet") for split, paths in files.items()
-        },
+        splits=splits,
         fingerprint=digest.hexdigest(),
         label_file=next((place / name for place in folders for name in LABEL_FILES if (place / name).is_file()), None),
-        license=_card_license(readme) if readme.is_file() else None,
+        card=read_data_card(readme) if readme.is_file() else CardFacts(),
     )
 
 
@@ -137,23 +150,6 @@ def _split_files(folder: Path) -> dict[str, list[Path]]:
                 "missing. Was the download interrupted? Fetch it again."
             )
     return {split: [path for _, _, path in sorted(found[split])] for split in SPLITS if split in found}
-
-
-def _check_parquet(path: Path) -> None:
-    try:
-        pq.read_metadata(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} is not readable parquet ({error}). Was the download cut off? Fetch it again.") from error
-
-
-def _card_license(readme: Path) -> str | None:
-    """Licence in the YAML header of a data card; a card that cannot be read names none."""
-    try:
-        metadata = metadata_load(readme) or {}
-    except (ValueError, yaml.YAMLError):
-        return None
-    name = metadata.get("license_name") or metadata.get("license")
-    return ", ".join(name) if isinstance(name, list) else name
 
 
 def _read_hub(name: str, config_name: str | None, revision: str | None, cache_dir: str | os.PathLike | None) -> Source:
@@ -185,7 +181,7 @@ def _read_hub(name: str, config_name: str | None, revision: str | None, cache_di
         },
         fingerprint="-".join(rows._fingerprint for rows in splits.values()),
         label_file=next((path for path in candidates if path), None),
-        license=_card_license(readme) if readme else None,
+        card=read_data_card(readme) if readme else CardFacts(),
         left_out=tuple(split for split in loaded if split not in {renamed[kept] for kept in splits}),
     )
 
@@ -197,9 +193,12 @@ def _hub_file(name: str, filename: str, revision: str | None) -> Path | None:
     except LocalEntryNotFoundError:
         # Offline. The cache remembers which files the data set lacked when this was last asked.
         if try_to_load_from_cache(name, filename, revision=revision, repo_type="dataset") is not _CACHED_NO_EXIST:
+            effect = "labels may get other ids than they do online; go online once, or pass label_file=…."
+            if filename == "README.md":
+                effect = "the licence and language that it names are not known here, and cards of models will lack them; go online once."
             warnings.warn(
                 f"The Hub cannot be reached to look for {filename} of {name!r}, so it is taken as missing. If the data set "
-                "has it, labels may get other ids than they do online; go online once, or pass label_file=….",
+                f"has it, {effect}",
                 stacklevel=5,
             )
     except EntryNotFoundError:

@@ -22,23 +22,24 @@ class LabelNames:
     to label ids are built when they are first asked for.
 
     Args:
-        labels: Distinct label strings, index = label id.
+        labels: Distinct label strings, index = label id; of whole characters, as UTF-8 needs them.
         names: Display name of each label; the label itself where it is missing or empty.
-        parents: Labels of the parents of each label, not necessarily members of ``labels``.
+        parents: List of the labels of each label's parents, not necessarily members of ``labels``; None where it has none.
 
     Raises:
-        ValueError: If a label occurs twice or is no string, or ``names`` or ``parents`` has another length than ``labels``.
+        ValueError: If a label occurs twice or is no string, parents are no list of strings, or ``names`` or ``parents`` has
+            another length than ``labels``.
     """
 
     def __init__(
         self,
         labels: Sequence[str],
         names: Sequence[str | None] | None = None,
-        parents: Sequence[Sequence[str]] | None = None,
+        parents: Sequence[Sequence[str] | None] | None = None,
     ):
         self.labels = list(labels)
         self._names = None if names is None else list(names)
-        self._parents = None if parents is None else [tuple(entry) for entry in parents]
+        self._parents = None if parents is None else [_checked_parents(i, entry) for i, entry in enumerate(parents)]
         self._ids: dict[str, int] | None = None
         self._by_id: dict[int, str] | None = None
         for field, values in (("names", self._names), ("parents", self._parents)):
@@ -58,6 +59,7 @@ class LabelNames:
                 raise ValueError(
                     f"The name of label id {label_id} is {name!r} of type {type(name).__name__}, but names are strings or None."
                 )
+        _check_characters(self.labels, self._names, self._parents)
         if len(set(self.labels)) != len(self.labels):
             seen: dict[str, int] = {}
             for label_id, label in enumerate(self.labels):
@@ -136,6 +138,10 @@ class LabelNames:
 
     def digest(self) -> str:
         """Digest of the labels in their order; display names and parents do not count."""
+        if any("\0" in label for label in self.labels):
+            # Joined by it, other labels would read the same. The digests of all other labels stay what configs have recorded.
+            content = json.dumps(self.labels, ensure_ascii=False).encode()
+            return hashlib.blake2b(content, digest_size=8, person=b"with NUL").hexdigest()
         return hashlib.blake2b("\0".join(self.labels).encode(), digest_size=8).hexdigest()
 
     def _json_of(self, label_id: int) -> str:
@@ -171,30 +177,49 @@ class LabelNames:
         with open(path, encoding="utf-8") as file, _garbage_collector_paused():
             try:
                 entries = json.load(file)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path} is not valid JSON ({error}). Copy it again from where the model came.") from error
             if not isinstance(entries, list):
                 raise ValueError(f"{path} must hold a JSON list with one entry per label, found a {type(entries).__name__}.")
-            if all(isinstance(entry, str) for entry in entries):
-                return cls(entries)
             try:
+                if all(isinstance(entry, str) for entry in entries):
+                    return cls(entries)
+                for label_id, entry in enumerate(entries):
+                    if not isinstance(entry, str) and not (isinstance(entry, dict) and "label" in entry):
+                        raise ValueError(
+                            f'entry {label_id} is {entry!r:.200}; expected a string or {{"label", "name", "parents"}}.'
+                        )
                 return cls(
                     [entry if isinstance(entry, str) else entry["label"] for entry in entries],
                     [None if isinstance(entry, str) else entry.get("name") for entry in entries],
-                    [() if isinstance(entry, str) else entry.get("parents") or () for entry in entries],
+                    [None if isinstance(entry, str) else entry.get("parents") for entry in entries],
                 )
-            except (TypeError, KeyError) as error:
-                label_id = next(i for i, entry in enumerate(entries) if not _is_well_formed(entry))
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from error
+
+
+def _checked_parents(label_id: int, parents: object) -> tuple[str, ...]:
+    if parents is None:
+        return ()
+    if not isinstance(parents, list | tuple) or not all(isinstance(parent, str) for parent in parents):
+        hint = f" Write [{json.dumps(parents, ensure_ascii=False)}] for one parent." if isinstance(parents, str) else ""
+        raise ValueError(
+            f"The parents of label id {label_id} are {parents!r:.200}, but parents are a list of strings.{hint}"
+        )
+    return tuple(parents)
+
+
+def _check_characters(labels: list[str], names: list[str | None] | None, parents: list[tuple[str, ...]] | None) -> None:
+    """Refuse halves of a character, which no file can hold."""
+    for field, texts in (("label", labels), ("name", names or ()), ("parents", map("".join, parents or ()))):
+        for label_id, text in enumerate(texts):
+            try:
+                (text or "").encode()
+            except UnicodeEncodeError as error:
                 raise ValueError(
-                    f"{path}: entry {label_id} is {entries[label_id]!r:.200}; expected a string or "
-                    '{"label", "name", "parents"}.'
+                    f"The {field} of label id {label_id}, {text!r:.200}, cannot be written as UTF-8 ({error.reason}). "
+                    "Was it cut in the middle of a character? Give the whole one."
                 ) from error
-
-
-def _is_well_formed(entry: object) -> bool:
-    if not isinstance(entry, dict):
-        return isinstance(entry, str)
-    return "label" in entry and isinstance(entry.get("parents") or [], list)
 
 
 @contextlib.contextmanager
