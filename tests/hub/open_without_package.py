@@ -4,6 +4,8 @@ Reads jobs from standard input, a JSON list of ``{"name", "folder", "open_as", "
 writes one JSON object with a result per job into the file that is its argument (libraries print to standard output).
 """
 
+import filecmp
+import inspect
 import json
 import logging
 import os
@@ -28,6 +30,15 @@ class _Kept(logging.Handler):
         self.messages.append(record.getMessage())
 
 
+def code_of_others(opened: type, folder: str) -> list[str]:
+    """Files that run beside a class and are not those of the folder it was opened from."""
+    running = os.path.dirname(inspect.getfile(opened))
+    names = sorted(set(os.listdir(running)) & set(os.listdir(folder)) - {"__pycache__"})
+    return [
+        name for name in names if not filecmp.cmp(os.path.join(running, name), os.path.join(folder, name), shallow=False)
+    ]
+
+
 @torch.no_grad()
 def open_folder(job: dict) -> dict:
     if job.get("cwd"):
@@ -44,6 +55,7 @@ def open_folder(job: dict) -> dict:
         "num_labels": AutoConfig.from_pretrained(path, trust_remote_code=True).num_labels,
         "labels": list(model.config.id2label.values()),
         "training": model.training,
+        "code_of_others": code_of_others(type(model), path) + code_of_others(type(model.config), path),
     }
     if "input_ids" in job:
         result["logits"] = model(torch.tensor(job["input_ids"])).logits.tolist()

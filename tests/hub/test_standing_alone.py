@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import AutoTokenizer
+from transformers.dynamic_module_utils import get_relative_import_files
 
 from hf_xmtc import BertXMLForXMTC
 from models.families import FAMILIES, LONG, SHORT, make_batch, overwrite_parameters
@@ -19,6 +20,17 @@ VARIANTS = [(family, num_blocks) for family in FAMILIES for num_blocks in (0, 2)
 VARIANT_NAMES = [f"{family.name}-{'cornet' if num_blocks else 'plain'}" for family, num_blocks in VARIANTS]
 TEXT = "play music and edit a plain file"
 
+# One variant of every model class, and the file that is other in a second folder of its name. Half of the second folders are
+# opened before the first ones.
+CHANGED = {
+    "bertxml-pre-norm-plain": "modeling_bertxml.py",
+    "xmlcnn-cornet": "cornet.py",
+    "xmlrnn-plain": "word_encoders.py",
+    "attentionxml-plain": "label_attention.py",
+    "laco-on-bert-plain": "candidates.py",
+    "seqtag-on-bert-plain": "label_rows.py",
+    "meshprobenet-plain": "modeling_xmtc.py",
+}
 PATH_JOBS = ["path", "dotted and blank", "not ascii", ".", "./"]
 SAVED_JOBS = ["after training", "saved by the process", "saved twice by the process"]
 
@@ -39,6 +51,15 @@ def outcome(tmp_path_factory: pytest.TempPathFactory, tiny_model_folder: Path) -
             expected[name] = model(input_ids).logits
         folder = str(root / name)
         jobs.append({"name": name, "folder": folder, "open_as": folder, "input_ids": input_ids.tolist()})
+
+    # Folders with the names of others, equal but for one file of code.
+    for number, (name, file) in enumerate(CHANGED.items()):
+        changed = root / "changed" / name
+        shutil.copytree(root / name, changed)
+        with (changed / file).open("a", encoding="utf-8") as code:
+            code.write("# changed\n")
+        place = len(jobs) if number % 2 else 0
+        jobs.insert(place, {"name": f"changed {name}", "folder": str(changed), "open_as": str(changed)})
 
     # One model with its tokenizer under awkward names, and opened from inside.
     tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
@@ -108,6 +129,19 @@ def test_ac01_every_family_opens_with_every_tensor_and_the_same_logits(outcome, 
     assert not [message for message in result["warnings"] if "newly initialized" in message or "LOAD REPORT" in message]
     # Equal but for the last bits: sums run in another order where a tensor lies elsewhere in memory.
     torch.testing.assert_close(torch.tensor(result["logits"]), outcome["expected"][name], rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", [*CHANGED, *(f"changed {name}" for name in CHANGED)])
+def test_ac61_each_of_two_folders_of_one_name_runs_its_own_code(outcome, name):
+    assert outcome["results"][name]["code_of_others"] == []
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_ac61_the_hash_that_tells_folders_apart_covers_all_code(outcome, name):
+    folder = outcome["folders"][name]
+    config = json.loads((folder / "config.json").read_text())["auto_map"]["AutoConfig"].split(".")[0]
+    read = {Path(file).name for file in get_relative_import_files(folder / f"{config}.py")}
+    assert read == {path.name for path in folder.glob("*.py")}
 
 
 @pytest.mark.parametrize("name", [*PATH_JOBS, *SAVED_JOBS])

@@ -1,8 +1,12 @@
 """`AttentionXMLConfig`: settings of AttentionXML."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .configuration_word_level import WordLevelConfig
+
+# Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
+if TYPE_CHECKING:
+    from .modeling_attentionxml import AttentionXMLForXMTC  # noqa: F401
 
 __all__ = ["AttentionXMLConfig"]
 

@@ -1,12 +1,16 @@
 """`BertXMLConfig`: settings of BertXML, with its own small encoder or any pretrained one."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 
 from .backbones import NOT_OF_A_BACKBONE, backbone_config_of, max_positions, stored_backbone
 from .configuration_xmtc import XMTCConfig
+
+# Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
+if TYPE_CHECKING:
+    from .modeling_bertxml import BertXMLForXMTC  # noqa: F401
 
 __all__ = ["BertXMLConfig"]
 

@@ -1,9 +1,13 @@
 """`LACOConfig`: settings of LACO, its ablations and its auxiliary tasks."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .configuration_joint import JointConfig
+
+# Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
+if TYPE_CHECKING:
+    from .modeling_laco import LACOForXMTC  # noqa: F401
 
 __all__ = ["LACOConfig"]
 

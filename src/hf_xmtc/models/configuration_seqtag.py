@@ -1,6 +1,12 @@
 """`SeqTagConfig`: settings of SeqTag."""
 
+from typing import TYPE_CHECKING
+
 from .configuration_joint import JointConfig
+
+# Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
+if TYPE_CHECKING:
+    from .modeling_seqtag import SeqTagForXMTC  # noqa: F401
 
 __all__ = ["SeqTagConfig"]
 

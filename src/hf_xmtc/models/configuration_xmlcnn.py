@@ -1,8 +1,12 @@
 """`XMLCNNConfig`: settings of XML-CNN."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .configuration_word_level import WordLevelConfig
+
+# Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
+if TYPE_CHECKING:
+    from .modeling_xmlcnn import XMLCNNForXMTC  # noqa: F401
 
 __all__ = ["XMLCNNConfig"]
 
