@@ -5,14 +5,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig
+
+from .backbone_checks import check_model_type, try_backbone
 
 __all__ = [
     "backbone_config_of",
     "build_backbone",
-    "first_position",
     "load_backbone",
-    "max_positions",
     "number_of_segments",
     "pretrained_config",
     "refuse_segments",
@@ -22,9 +22,6 @@ __all__ = [
 
 # What a backbone's config may say and means nothing here: its place on this machine and the labels of a head it does not have.
 NOT_OF_A_BACKBONE = ("_name_or_path", "transformers_version", "id2label", "label2id", "problem_type")
-
-# Backbones that count positions from pad_token_id + 1, so that the rows before it hold no position.
-POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "roberta-prelayernorm", "mpnet")
 
 # What the number of layers is called where it is not num_hidden_layers.
 LAYER_FIELDS = ("num_hidden_layers", "n_layers")
@@ -54,18 +51,6 @@ def stored_backbone(config: PreTrainedConfig) -> dict[str, Any]:
     return {key: value for key, value in config.to_diff_dict().items() if key not in NOT_OF_A_BACKBONE}
 
 
-def max_positions(config: PreTrainedConfig) -> int | None:
-    """Positions a backbone tells apart; None where nothing limits them."""
-    positions = getattr(config, "max_position_embeddings", None)
-    # DeBERTa without absolute positions has no hard limit, but was trained up to this length.
-    return positions - first_position(config) if positions is not None else None
-
-
-def first_position(config: PreTrainedConfig) -> int:
-    """The id of the first position."""
-    return config.pad_token_id + 1 if config.model_type in POSITIONS_AFTER_PADDING else 0
-
-
 def number_of_segments(config: PreTrainedConfig) -> int:
     """Rows of a backbone's segment table; 1 where it has none."""
     return getattr(config, "type_vocab_size", 0) or 1
@@ -81,10 +66,16 @@ def refuse_segments(token_type_ids: torch.Tensor | None, segments: int) -> None:
 
 
 def build_backbone(config: PreTrainedConfig, attn_implementation: str | None) -> nn.Module:
-    """A new encoder with no pooler."""
+    """A new encoder with no pooler.
+
+    Raises:
+        ValueError: If it does not read texts as `try_backbone` demands.
+    """
     # SDPA is what every class takes by itself where it can; DeBERTa and MPNet refuse it by name.
     attn_implementation = None if attn_implementation == "sdpa" else attn_implementation
-    return AutoModel.from_config(config, attn_implementation=attn_implementation, **_pooler_argument(config))
+    backbone = AutoModel.from_config(config, attn_implementation=attn_implementation, **_pooler_argument(config))
+    try_backbone(backbone)
+    return backbone
 
 
 def load_backbone(name_or_path: str, num_layers: int | None = None, pooler: bool = False, **hub_kwargs: Any) -> nn.Module:
@@ -97,12 +88,14 @@ def load_backbone(name_or_path: str, num_layers: int | None = None, pooler: bool
         hub_kwargs: ``revision``, ``token``.
 
     Raises:
-        ValueError: If it is no bidirectional encoder, or has fewer layers.
+        ValueError: If it is no bidirectional encoder, has fewer layers, or does not read texts as `try_backbone` demands.
     """
     config = pretrained_config(name_or_path, num_layers, **hub_kwargs)
     without_pooler = _pooler_argument(config)
     arguments = {} if pooler else without_pooler
-    return AutoModel.from_pretrained(name_or_path, config=config, dtype=torch.float32, **hub_kwargs, **arguments)
+    backbone = AutoModel.from_pretrained(name_or_path, config=config, dtype=torch.float32, **hub_kwargs, **arguments)
+    try_backbone(backbone)
+    return backbone
 
 
 def pretrained_config(name_or_path: str, num_layers: int | None = None, **hub_kwargs: Any) -> PreTrainedConfig:
@@ -137,11 +130,6 @@ def run_backbone(backbone: nn.Module, output_attentions: bool, output_hidden_sta
 
 def _pooler_argument(config: Any) -> dict:
     """``add_pooling_layer=False`` for the model classes that know it: a pooler would be trained and never read."""
-    # Masked language models see both ways; in a causal one a token would see nothing of what follows it.
-    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder or getattr(config, "is_decoder", False):
-        raise ValueError(
-            f"The backbone's model type is {config.model_type!r}, which is no bidirectional encoder of transformers. Choose a "
-            "BERT, DistilBERT, RoBERTa, MPNet, DeBERTa or similar model."
-        )
+    check_model_type(config)
     parameters = inspect.signature(MODEL_MAPPING[type(config)].__init__).parameters
     return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 
-from .backbones import NOT_OF_A_BACKBONE, backbone_config_of, max_positions, stored_backbone
+from .backbone_checks import positions_of
+from .backbones import NOT_OF_A_BACKBONE, backbone_config_of, stored_backbone
 from .configuration_xmtc import XMTCConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
@@ -104,6 +105,7 @@ class BertXMLConfig(XMTCConfig):
     def __post_init__(self, **kwargs: Any):
         if self.backbone_config is not None:
             self.backbone_config = backbone_config_of(self.backbone_config)
+            self._positions = positions_of(self.backbone_config)
             self._follow_backbone()
         super().__post_init__(**kwargs)
 
@@ -191,7 +193,7 @@ class BertXMLConfig(XMTCConfig):
     def max_input_tokens(self) -> int | None:
         if self.backbone_config is None:
             return self.max_position_embeddings
-        return max_positions(self.backbone_config)
+        return self._positions.count
 
     def to_dict(self) -> dict[str, Any]:
         output = super().to_dict()

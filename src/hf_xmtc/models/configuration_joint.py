@@ -4,7 +4,8 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from .backbones import backbone_config_of, max_positions, stored_backbone
+from .backbone_checks import positions_of
+from .backbones import backbone_config_of, stored_backbone
 from .configuration_xmtc import XMTCConfig
 
 __all__ = ["JointConfig"]
@@ -71,6 +72,7 @@ class JointConfig(XMTCConfig):
 
     def __post_init__(self, **kwargs: Any):
         self.backbone_config = backbone_config_of(SMALL_BERT if self.backbone_config is None else self.backbone_config)
+        self._positions = positions_of(self.backbone_config)
         padding = self.backbone_config.pad_token_id
         if self.pad_token_id not in (None, padding):
             raise ValueError(
@@ -128,7 +130,7 @@ class JointConfig(XMTCConfig):
     def refuse_without_room(self, num_labels: int) -> None:
         if not self.joint_embedding:
             return
-        positions, closing = max_positions(self.backbone_config), int(self.sep_token_id is not None)
+        positions, closing = self._positions.count, int(self.sep_token_id is not None)
         # The labels and their separator, CLS and SEP of the text, and some text.
         needed = (1 if self.label_positions == "shared" else num_labels) + closing + 1 + closing
         if positions is not None and positions <= needed:
@@ -171,8 +173,13 @@ class JointConfig(XMTCConfig):
         return self.backbone_config.hidden_size
 
     @property
+    def first_position(self) -> int:
+        """Id of the encoder's first position."""
+        return self._positions.first
+
+    @property
     def max_input_tokens(self) -> int | None:
-        positions = max_positions(self.backbone_config)
+        positions = self._positions.count
         if not self.joint_embedding or positions is None:
             return positions
         labels = 1 if self.label_positions == "shared" else self.num_labels

@@ -25,8 +25,16 @@ if tuple(int(part) for part in __version__.split(".")[:2]) < OLDEST_TRANSFORMERS
         "pip install -U transformers"
     )
 
-# What describes the label space; stored as num_labels and labels.json.
-_PRIVATE = ("_label_names", "_made_up_names", "_labels_file", "_num_labels", "_given_id2label", "_given_label2id")
+# What describes the label space, stored as num_labels and labels.json, and what follows from a backbone's config.
+_PRIVATE = (
+    "_label_names",
+    "_made_up_names",
+    "_labels_file",
+    "_num_labels",
+    "_given_id2label",
+    "_given_label2id",
+    "_positions",
+)
 
 
 class XMTCConfig(PreTrainedConfig):

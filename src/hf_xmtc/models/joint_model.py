@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .aligned_words import AlignedWords, align_words
-from .backbones import build_backbone, first_position, load_backbone, number_of_segments, refuse_segments, run_backbone
+from .backbones import build_backbone, load_backbone, number_of_segments, refuse_segments, run_backbone
 from .configuration_joint import JointConfig
 from .document_cache import DocumentCache, cache_argument
 from .label_rows import keep_rows
@@ -220,7 +220,7 @@ class JointModel(XMTCPreTrainedModel):
         real = torch.cat([words.read, there], dim=1)
         inputs = {
             "inputs_embeds": torch.cat(parts, dim=1),
-            "position_ids": torch.cat([text, behind], dim=1) + first_position(config.backbone_config),
+            "position_ids": torch.cat([text, behind], dim=1) + config.first_position,
             "attention_mask": real.long(),
         }
         if config.joint_attention == "one_way":
