@@ -29,6 +29,11 @@ def test_a_full_disk_is_named_with_the_file(tmp_path, error):
     assert "MiB are free on the disk" in told and "give the same command again" in told
 
 
+def test_of_a_copy_the_file_that_was_written_is_named(tmp_path):
+    error = OSError(errno.ENOSPC, "No space left on device", "/package/cornet.py", None, str(tmp_path / "cornet.py"))
+    assert str(disk_error(error, tmp_path)).startswith(f"The disk is full: {tmp_path}/cornet.py could not be written (")
+
+
 def test_a_read_only_output_is_named(tmp_path):
     told = disk_error(OSError(errno.EROFS, "Read-only file system", str(tmp_path / "run")), tmp_path / "run")
     assert str(told).startswith(

@@ -21,7 +21,9 @@ def disk_error(error: BaseException, folder: str | os.PathLike) -> OSError | Non
         folder: Where was written, if the error does not say it; its newest file is named then.
     """
     number, text = getattr(error, "errno", None), str(error)
-    path = Path(os.fsdecode(error.filename)) if getattr(error, "filename", None) else _newest_file(Path(folder))
+    # Of a copy the second name is that of the file that was written.
+    name = getattr(error, "filename2", None) or getattr(error, "filename", None)
+    path = Path(os.fsdecode(name)) if name else _newest_file(Path(folder))
     free = shutil.disk_usage(_existing(path)).free
     size = f"{free / 2**20:,.1f} MiB are free on the disk of {path}"
     full = number in (errno.ENOSPC, errno.EDQUOT) or any(sign in text for sign in _FULL)
