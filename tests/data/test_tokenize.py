@@ -1,7 +1,8 @@
 import datasets
 import pytest
+from transformers import AutoTokenizer
 
-from hf_xmtc.data import label_info_of, tokenize_dataset
+from hf_xmtc.data import label_info_of, tokenize, tokenize_dataset
 
 ROWS = [("a b c d e", ["x"]), ("", ["y"]), ("a zebra", ["x", "y"]), (None, [])]
 
@@ -64,3 +65,24 @@ def test_ac38_no_documents_are_tokenized_into_none(tokenizer):
     nothing, none_cut = tokenize_dataset(documents.select([]), tokenizer, 8)
     assert len(nothing) == 0 and nothing.features == tokenized.features
     assert num_cut == none_cut == {"test": 0}
+
+
+def test_ac58_batches_of_long_texts_have_fewer_rows(tokenizer, monkeypatch):
+    rows = datasets.Dataset.from_dict({"text": ["a b " * 5_000] * 40, "labels": [[0]] * 40})
+    expected = tokenize_dataset(rows, tokenizer, max_length=6)[0]["input_ids"][:]
+    sizes, tokenize_batch = [], tokenize._tokenize_batch
+    monkeypatch.setattr(tokenize, "_BATCH_BYTES", 100_000)
+    monkeypatch.setattr(
+        tokenize, "_tokenize_batch", lambda batch, **kw: sizes.append(len(batch["text"])) or tokenize_batch(batch, **kw)
+    )
+    tokenized, num_cut = tokenize_dataset(rows.select(range(39)), tokenizer, max_length=6)
+    assert max(sizes) <= 5 and sum(sizes) == 39
+    assert num_cut == {"data": 39} and tokenized["input_ids"][:] == expected[:39]
+
+
+def test_ac62_special_tokens_in_a_text_are_text_and_the_tokenizer_says_so_when_saved(tokenizer, tmp_path):
+    rows = datasets.Dataset.from_dict({"text": ["a [CLS_1] b [PAD]"]})
+    tokenized, _ = tokenize_dataset(rows, tokenizer, max_length=16)
+    assert tokenized["input_ids"][:] == [[10, 11, 2, 1, 3, 1]]
+    tokenizer.save_pretrained(tmp_path)
+    assert AutoTokenizer.from_pretrained(tmp_path).split_special_tokens

@@ -261,7 +261,9 @@ def test_ac70_the_number_of_labels_is_that_of_the_model_beside_it(damage, tmp_pa
 def test_ac70_settings_that_cannot_be_read_are_said(damage, tmp_path, content):
     _, file = damage()
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ValueError, match=r"candidates\.json (is not valid JSON .* Copy|lacks num_labels|must hold a JSON object)"):
+    with pytest.raises(
+        ValueError, match=r"candidates\.json (is not valid JSON .* Copy|lacks num_labels|must hold a JSON object)"
+    ):
         CandidateGenerator.from_pretrained(tmp_path)
 
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, Features, List, Value
 from transformers import PreTrainedTokenizerBase
 
-from hf_xmtc.models.document_tokens import tokenize_documents
+from hf_xmtc.models.document_tokens import split_special_tokens, tokenize_documents
 from hf_xmtc.tokenization import check_max_length
 
 from .cache_keys import cache_key
@@ -50,7 +50,7 @@ def tokenize_dataset(
     if not tokenizer.is_fast:
         raise TypeError(f"{type(tokenizer).__name__} is not a fast tokenizer. Load it with AutoTokenizer, which gives one.")
     check_max_length(tokenizer, max_length)
-    tokenizer.split_special_tokens = True
+    split_special_tokens(tokenizer)
     if isinstance(dataset, DatasetDict):
         parts = {split: _tokenize_split(rows, tokenizer, max_length, num_proc) for split, rows in dataset.items()}
         tokenized = DatasetDict({split: rows for split, (rows, _) in parts.items()})

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
-__all__ = ["DocumentTokens", "list_texts", "replace_surrogates", "tokenize_documents"]
+__all__ = ["DocumentTokens", "list_texts", "replace_surrogates", "split_special_tokens", "tokenize_documents"]
 
 logger = logging.get_logger(__name__)
 
@@ -90,6 +90,12 @@ def tokenize_documents(
         for i in pending:
             num_read[i] = min(GROWTH * num_read[i], len(texts[i]))
     return found
+
+
+def split_special_tokens(tokenizer: Any) -> None:
+    """Let the tokenizer itself, and what is saved of it, read what looks like a special token in a text as text."""
+    tokenizer.split_special_tokens = True
+    tokenizer.init_kwargs["split_special_tokens"] = True  # only what is there is saved
 
 
 def list_texts(texts: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from transformers import Pipeline
 from transformers.tokenization_utils_base import LARGE_INTEGER
 from transformers.utils import logging
 
-from .document_tokens import DocumentTokens, list_texts, replace_surrogates, tokenize_documents
+from .document_tokens import DocumentTokens, list_texts, replace_surrogates, split_special_tokens, tokenize_documents
 from .explanation import Explanation, TokenWeight
 from .predicted_sets import check_scores
 
@@ -61,12 +61,11 @@ class XMTCPipeline(Pipeline):
                 f"The pipeline got a {type(self.model).__name__} and no tokenizer. Pass tokenizer=…, or the folder that holds both."
             )
         self.model.eval()  # a model straight from training would still drop out
-        # Kept on the tokenizer, so that saving the pair states it: what looks like a special token in a text is text.
-        self.tokenizer.split_special_tokens = True
+        split_special_tokens(self.tokenizer)
         self.model.check_tokenizer(self.tokenizer)
         limit = self.model.max_input_tokens
         if limit is not None and self.tokenizer.model_max_length > limit:
-            # Kept on the tokenizer for the same reason.
+            # Kept on the tokenizer, so that saving the pair states the true limit.
             self.tokenizer.model_max_length = limit
 
     def _sanitize_parameters(self, **parameters: Any) -> tuple[dict, dict, dict]:
