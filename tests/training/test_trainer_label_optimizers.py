@@ -35,7 +35,7 @@ def test_every_option_learns_the_small_corpus(make_trainer, settings):
     before = trainer.evaluate()
     trainer.train()
     after = trainer.evaluate()
-    assert after["eval_nDCG@5"] > before["eval_nDCG@5"] + 0.25
+    assert after["eval_nDCG@5"] > before["eval_nDCG@5"] + 0.1
     assert after["eval_loss"] < 0.65 * before["eval_loss"]
 
 
