@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from .initial_weights import reset_linear
 from .label_rows import keep_rows
+from .layer_weights import check_readable
 
 __all__ = ["ACTIVATIONS", "CorNet", "CorNetBlock", "CorNetMatrices"]
 
@@ -98,6 +99,7 @@ class CorNet(nn.Module):
         """
         present, ids = label_ids >= 0, label_ids.clamp(min=0)
         for block in self.blocks:
+            check_readable("CorNet on a shortlist", block.to_context.weight, block.to_labels.weight)
             scores = block.squash(logits) * present
             columns = nn.functional.embedding(ids, block.to_context.weight.t())  # (B, S, R)
             context = (scores[:, None] @ columns)[:, 0]  # (B, R)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .block_sizes import labels_of_a_block
+from .tracing import is_traced
 
 __all__ = ["CrossAttention", "CrossAttentionOutput"]
 
@@ -113,9 +114,11 @@ class CrossAttention(nn.Module):
     def _search(self, padded: Tensor, is_label: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """The strongest answer at each token, and the label and the filter it comes from, each (B, D)."""
         tokens_spanned, labels_spanned = self.conv.kernel_size
-        num_documents, num_tokens = len(padded), padded.shape[1] - tokens_spanned + 1
+        num_documents, num_tokens = padded.shape[0], padded.shape[1] - tokens_spanned + 1
         num_labels = padded.shape[2] - labels_spanned + 1
-        block = labels_of_a_block(num_documents * num_tokens * self.conv.out_channels, padded.device.type)
+        block = num_labels
+        if not is_traced():
+            block = labels_of_a_block(num_documents * num_tokens * self.conv.out_channels, padded.device.type)
         found = []
         for start in range(0, num_labels, block):
             stop = min(start + block, num_labels)

@@ -11,6 +11,7 @@ from .configuration_joint import JointConfig
 from .document_cache import DocumentCache, cache_argument
 from .label_rows import keep_rows
 from .modeling_xmtc import XMTCPreTrainedModel
+from .tracing import is_traced
 
 __all__ = ["JointModel", "JointStates", "refuse_no_tensor"]
 
@@ -162,6 +163,10 @@ class JointModel(XMTCPreTrainedModel):
 
     def _check_candidates(self, candidate_ids: Tensor, num_documents: int) -> None:
         refuse_no_tensor("candidate_ids", candidate_ids, "(documents, candidates)")
+        if is_traced():
+            raise ValueError(
+                "Candidates are checked against the labels, which cannot be exported. Export the model without them."
+            )
         if candidate_ids.dim() != 2 or len(candidate_ids) != num_documents or not candidate_ids.shape[1]:
             raise ValueError(
                 f"candidate_ids has the shape {tuple(candidate_ids.shape)}, but there are {num_documents} documents, each with at least one "
@@ -197,7 +202,7 @@ class JointModel(XMTCPreTrainedModel):
     def _joint_inputs(self, words: AlignedWords, candidate_ids: Tensor | None = None) -> dict[str, Tensor]:
         """What the encoder reads: the text's columns, then the labels, then the closing separator."""
         config, table = self.config, self.get_input_embeddings()
-        num_documents = len(words.ids)
+        num_documents = words.ids.shape[0]
         if candidate_ids is None:
             labels = self.label_embedding.weight.expand(num_documents, -1, -1)
         else:

@@ -16,6 +16,7 @@ from .initial_weights import reset_linear
 from .label_head_base import BaseLabelHead
 from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, LinearHead, RowUpdate
+from .tracing import is_traced
 
 __all__ = ["DocumentStates", "LabelAttentionHead", "attend"]
 
@@ -76,10 +77,10 @@ class LabelAttentionHead(BaseLabelHead):
         loss_settings: dict[str, float] | None = None,
     ):
         super().__init__(num_labels, block_size, memory_mib, loss, loss_settings)
-        self.attention = nn.Linear(state_size, num_labels, bias=False)
+        self.attention = _Weights(state_size, num_labels, bias=False)
         sizes = [state_size, *linear_sizes]
-        self.linears = nn.ModuleList(nn.Linear(size, following) for size, following in zip(sizes, sizes[1:], strict=False))
-        self.output = nn.Linear(sizes[-1], 1)
+        self.linears = nn.ModuleList(_Weights(size, following) for size, following in zip(sizes, sizes[1:], strict=False))
+        self.output = _Weights(sizes[-1], 1)
         self.bias = nn.Parameter(torch.zeros(num_labels)) if label_bias else None
         self.reset_parameters()
 
@@ -112,6 +113,8 @@ class LabelAttentionHead(BaseLabelHead):
     def _attended_logits(self, hidden: DocumentStates) -> Tensor:
         states, read = _trimmed(hidden)
         values, weight, after = self._values(states), self.attention.weight, self._after_reading()
+        if is_traced():
+            return _logits(weight @ states.mT, read, values, after)
         per_label = self._numbers(*read.shape)
         block_size = self._block_size(per_label)
         if not torch.is_grad_enabled():
@@ -179,7 +182,7 @@ class LabelAttentionHead(BaseLabelHead):
     def resize_labels(self, kept_ids: Tensor) -> None:
         super().resize_labels(kept_ids)
         old, device, dtype = self.attention, self.attention.weight.device, self.attention.weight.dtype
-        self.attention = nn.Linear(old.in_features, len(kept_ids), bias=False, device=device, dtype=dtype)
+        self.attention = _Weights(old.in_features, len(kept_ids), bias=False, device=device, dtype=dtype)
         reset_linear(self.attention)
         keep_rows(self.attention.weight, old.weight, kept_ids)
         if self.bias is not None:
@@ -187,8 +190,17 @@ class LabelAttentionHead(BaseLabelHead):
             keep_rows(self.bias, old_bias, kept_ids)
 
 
+class _Weights(nn.Linear):
+    """A linear layer whose weights are read and which is never called.
+
+    A class of its own, because what quantizes a model puts int8 layers, whose weights cannot be read, in place of `nn.Linear`.
+    """
+
+
 def _trimmed(documents: DocumentStates) -> DocumentStates:
     """The columns up to the last one that is read."""
+    if is_traced():
+        return documents
     columns = documents.read.any(dim=0).nonzero()
     end = int(columns[-1]) + 1 if len(columns) else 1
     return DocumentStates(documents.states[:, :end], documents.read[:, :end])

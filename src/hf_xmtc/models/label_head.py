@@ -8,6 +8,7 @@ from .initial_weights import reset_linear
 from .label_head_base import BaseLabelHead
 from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, LinearHead
+from .layer_weights import can_be_read
 
 __all__ = ["LabelHead"]
 
@@ -74,6 +75,8 @@ class LabelHead(BaseLabelHead):
         return self._of_source(self.source(hidden), label_ids)
 
     def _of_source(self, source: Tensor, label_ids: Tensor) -> Tensor:
+        if not can_be_read(self.output.weight):
+            return self.output(source).gather(1, label_ids)
         weight = self.output.weight[label_ids]  # (B, S, d)
         return (weight @ source[:, :, None]).squeeze(-1) + self.output.bias[label_ids]
 

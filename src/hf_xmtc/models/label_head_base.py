@@ -16,6 +16,8 @@ from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, LabelScorer, LinearHead, RowUpdate, ScorerSettings
 from .label_shard import LabelShard
 from .label_topk import block_topk, exact_topk
+from .layer_weights import can_be_read
+from .tracing import is_traced
 
 __all__ = ["BaseLabelHead", "loss_divisor"]
 
@@ -210,6 +212,8 @@ class BaseLabelHead(nn.Module, ABC):
         Raises:
             ValueError: If there is not one row of labels per document, an id is out of range, or label weights are missing.
         """
+        if not self._has_blocks(cornet):
+            return self.loss_of(self.logits(hidden, cornet), labels, reduction)
         source = self.source(hidden)
         positives = self._positives(labels, len(source))
         if self.shard is not None:
@@ -242,6 +246,11 @@ class BaseLabelHead(nn.Module, ABC):
         self, hidden: Any, k: int, labels: Tensor | None = None, reduction: str = "mean", cornet: CorNet | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """`topk`, and `loss` where there are labels, both from one pass and without gradient."""
+        if not self._has_blocks(cornet):
+            logits = self.logits(hidden, cornet)
+            loss = self.loss_of(logits, labels, reduction) if labels is not None else None
+            logits, label_ids = exact_topk(logits, k)
+            return logits.sigmoid(), label_ids, loss
         source = self.source(hidden)
         positives = self._positives(labels, len(source)) if labels is not None else None
         if self.shard is not None:
@@ -260,6 +269,12 @@ class BaseLabelHead(nn.Module, ABC):
             logits, places = exact_topk(logits, k)
             label_ids = label_ids.gather(1, places)
         return logits.sigmoid(), label_ids, loss
+
+    def _has_blocks(self, cornet: CorNet | None) -> bool:
+        """Whether labels can be scored block by block: by weights that are at hand, not by layers that were quantized."""
+        head, blocks = self.linear_head, cornet.matrices() if cornet is not None else []
+        weights = ([head.weight] if head is not None else []) + [block.to_context for block in blocks]
+        return not is_traced() and can_be_read(*weights)
 
     def _scorer(self, source: Tensor, positives: Tensor | None, cornet: CorNet | None) -> LabelScorer:
         head, blocks, settings = self._parts(cornet)
@@ -283,6 +298,10 @@ class BaseLabelHead(nn.Module, ABC):
             )
 
     def _positives(self, labels: Tensor, num_documents: int) -> Tensor:
+        if is_traced():
+            raise ValueError(
+                "A loss depends on which labels are positive, so it cannot be exported. Export the model without labels."
+            )
         positives = positive_ids(labels, self.num_labels)
         if len(positives) != num_documents:
             raise ValueError(

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from .label_scorer import LabelScorer
+from .tracing import is_traced
 
 __all__ = ["block_topk", "exact_topk"]
 
@@ -26,6 +27,9 @@ def exact_topk(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if k < 1:
         raise ValueError(f"top_k={k}, but it must be at least 1. Leave it out for the logits of all labels.")
     k = min(k, logits.shape[1])
+    if is_traced():  # whether there is a tie may change
+        full = logits.sort(dim=1, descending=True, stable=True)
+        return full.values[:, :k], full.indices[:, :k]
     values, ids = logits.topk(k, dim=1)
     ids, by_id = ids.sort(dim=1)
     values, by_value = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)

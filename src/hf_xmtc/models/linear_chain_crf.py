@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+from .tracing import is_traced
+
 __all__ = ["LinearChainCRF"]
 
 
@@ -59,6 +61,11 @@ class LinearChainCRF(nn.Module):
         return self._gradient(emissions, lambda scores, dim: scores.max(dim=dim).values).argmax(dim=-1)
 
     def _gradient(self, emissions: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
+        if is_traced():
+            raise ValueError(
+                "Marginals and best sequences of a CRF are gradients, which torch.export and torch.jit.trace cannot record. Export another "
+                "family, such as LACO, or run SeqTag in PyTorch."
+            )
         with torch.inference_mode(False), torch.enable_grad():
             # In full precision: what follows from many small differences. A clone, which may have a gradient in inference mode too.
             emissions = emissions.detach().clone().float().requires_grad_()

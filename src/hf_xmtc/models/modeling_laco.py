@@ -12,6 +12,7 @@ from .cross_attention import CrossAttention, CrossAttentionOutput
 from .document_cache import DocumentCache
 from .joint_model import JointModel, JointStates, refuse_no_tensor
 from .label_positives import mark_positives, positive_ids
+from .layer_weights import check_readable
 from .modeling_xmtc import XMTCOutput
 
 __all__ = ["LACOForXMTC"]
@@ -77,7 +78,7 @@ class LACOForXMTC(JointModel):
         """The cross attention between a document's tokens and the labels, or the candidates that were read."""
         labels = states.labels
         if labels is None and candidate_ids is None:
-            labels = self.label_embedding.weight.expand(len(states.document), -1, -1)
+            labels = self.label_embedding.weight.expand(states.document.shape[0], -1, -1)
         elif labels is None:
             labels = self.label_embedding(candidate_ids.clamp(min=0))
         counted = states.is_word if self.config.cross_attention_tokens == "words" else None
@@ -313,6 +314,7 @@ class LACOForXMTC(JointModel):
         self._refuse_without_candidates(candidate_ids)
         states = self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids)
         found = self.attend(states, candidate_ids)
+        check_readable("A token's contribution", self.label_head.linear_head.weight)
         rows = self.label_head.linear_head.weight[label_ids.clamp(min=0)] * (label_ids >= 0)[:, :, None]  # (B, S, H)
         added = (rows @ found.values.mT) * found.weights[:, None]  # (B, S, D)
         added = added[:, :, : states.words.ids.shape[1]] * states.words.read[:, None]

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_meshprobenet import MeSHProbeNetConfig
+from .layer_weights import check_readable
 from .modeling_xmtc import XMTCOutput
 from .word_encoders import BiLSTM, WordEmbedding, WordLevelModel
 
@@ -78,6 +79,7 @@ class MeSHProbeNetForXMTC(WordLevelModel):
         context of probe m. Without a bottleneck these add up to the logit less its bias; with one to its linear part. CorNet
         comes after it and is left out.
         """
+        check_readable("A token's contribution", self.label_head.linear_head.weight)
         self.label_head.check_label_ids("What weights were asked for", label_ids)
         with torch.no_grad():
             words, _, states = self.read_words(input_ids, attention_mask)

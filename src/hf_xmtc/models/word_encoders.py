@@ -13,6 +13,7 @@ from .configuration_word_level import WordLevelConfig
 from .initial_weights import reset_linear
 from .mixed_precision import in_autocast_type
 from .modeling_xmtc import XMTCPreTrainedModel
+from .tracing import is_traced
 
 __all__ = ["BiLSTM", "WordEmbedding", "WordLevelModel"]
 
@@ -52,8 +53,10 @@ class BiLSTM(GradientCheckpointingLayer):
     def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
         """Return the states of both directions, (B, T, 2H), zero behind the ``lengths`` (B,) first positions."""
         embedded, start = in_autocast_type(embedded), in_autocast_type(self.initial_state)
-        cells, hidden = (state.contiguous() for state in start.expand(-1, len(embedded), -1).chunk(2))
-        run = self._run_one_way if embedded.device.type == "cpu" else self._run_packed
+        cells, hidden = (state.contiguous() for state in start.expand(-1, embedded.shape[0], -1).chunk(2))
+        # The weights of a quantized LSTM cannot be read.
+        one_way = isinstance(self.lstm, nn.LSTM) and (embedded.device.type == "cpu" or is_traced())
+        run = self._run_one_way if one_way else self._run_packed
         return self.dropout(run(embedded, lengths, hidden, cells))
 
     def _run_packed(self, embedded: Tensor, lengths: Tensor, hidden: Tensor, cells: Tensor) -> Tensor:
@@ -67,9 +70,14 @@ class BiLSTM(GradientCheckpointingLayer):
         Documents begin in the first column, so the forward direction never reads padding before a word; the backward direction
         reads each document turned round.
         """
-        if not len(embedded):
+        if not embedded.shape[0]:
             return embedded.new_zeros(0, embedded.shape[1], 2 * self.lstm.hidden_size)
-        longest = int(lengths.max())
+        longest = embedded.shape[1] if is_traced() else int(lengths.max())
+        if isinstance(longest, torch.SymInt):
+            raise ValueError(
+                "torch.export writes an LSTM down word by word, so the number of words cannot be dynamic. Export with a fixed length, "
+                "which shorter documents are padded to, or use torch.jit.trace."
+            )
         columns = torch.arange(longest, device=lengths.device)
         inside = columns < lengths[:, None]  # (B, T)
         turned = torch.where(inside, lengths[:, None] - 1 - columns, columns)[:, :, None]  # its own inverse
