@@ -4,7 +4,9 @@ import json
 import re
 import socket
 
+import numpy as np
 import pytest
+import torch
 from huggingface_hub import ModelCard
 
 from hf_xmtc import XMTCTrainingArguments
@@ -76,11 +78,56 @@ def test_costs_of_a_resumed_training_are_said_to_be_those_of_its_last_part(facts
     assert "resumed" not in build_model_card(**facts).text
 
 
-def test_value_that_is_no_number_is_not_published(tmp_path, facts):
-    metrics = {"test": {"P@1": 0.5, "P@3": float("nan"), "R@5": None}}
+@pytest.mark.parametrize("undefined", [float("nan"), None, float("inf"), np.float32("nan"), torch.tensor(float("nan"))])
+def test_ac68_undefined_values_are_shown_as_such_and_not_published(tmp_path, facts, undefined):
+    metrics = {
+        "test": {"P@1": 0.5, "R@5": undefined, "num_documents": 4},
+        "train": {"seconds": undefined, "resumed_at_epoch": 1.0, "documents_per_second": undefined},
+    }
     card = _reloaded(build_model_card(**{**facts, "metrics": metrics}), tmp_path)
     assert [entry.metric_name for entry in card.data.eval_results] == ["P@1"]
-    assert "nan" not in card.text and "R@5" not in card.text
+    assert "| R@5 | undefined | share" in card.text and "| P@1 | 50.00 |" in card.text
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, torch.tensor])
+def test_ac68_numbers_of_numpy_and_torch_are_numbers(tmp_path, facts, number):
+    metrics = {"test": {"P@1": number(0.5), "num_documents": np.int64(1_500)}, "train": {"seconds": number(60.0)}}
+    card = _reloaded(build_model_card(**{**facts, "metrics": metrics, "recipe": {"learning_rate": number(0.25)}}), tmp_path)
+    assert [entry.metric_value for entry in card.data.eval_results] == [0.5]
+    assert "| P@1 | 50.00 |" in card.text and "1,500 documents" in card.text and "took 60 seconds" in card.text
+    assert "| learning_rate | 0.25 |" in card.text
+
+
+def test_ac74_names_do_not_become_part_of_the_card(tmp_path, facts):
+    hostile = "a\n---\n\n# Injected | `x`\n![t](https://evil.example) <script>alert(1)</script> *b* _c_ [l][r] $x$\n\n[r]: https://evil.example"
+    label_info = {**facts["label_info"], "examples": [hostile, "b" * 10_000]}
+    facts |= {"label_info": label_info, "dataset_name": hostile, "dataset_license": hostile, "base_model": f"me/{hostile}"}
+    facts["recipe"] = {**facts["recipe"], "text_column": hostile, hostile: 1}
+    text = _reloaded(build_model_card(**facts, repo_id=f'me/"{hostile}', dataset_repo_id="me/a b"), tmp_path).text
+    own = {"dataset_name": "x", "dataset_license": "x", "base_model": "me/x"}
+    plain = build_model_card(**{**facts, **own, "recipe": {"a": 1}, "label_info": {"num_labels": 1}}).text
+    assert _headings(text) == _headings(plain)
+    assert f"“{'b' * 79}…”" in text and "(https://huggingface.co/datasets/me/a%20b)" in text
+    html = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False}).render(text)
+    links = set(re.findall(r'(?:href|src)="([^"]*)"', html))
+    assert links == {"training_curve.png", "https://huggingface.co/datasets/me/a%20b"} & links
+    assert not re.search("<(script|img src=.https|em|h1>Inj)", html)
+    whole = html.count("![t](https://evil.example) &lt;script&gt;alert(1)&lt;/script&gt; *b* _c_ [l][r] $x$")
+    assert whole == html.count("Injected") - 1 > 5  # the label is cut
+
+
+def _headings(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(("#", "---"))]
+
+
+@pytest.mark.parametrize("license", [3, {"a": 1}, ["mit", 2]])
+def test_ac74_a_licence_that_is_no_text_is_written(facts, license):
+    assert "Licence of the data: " in build_model_card(**{**facts, "dataset_license": license}).text
+
+
+def test_ac69_languages_reach_the_header(tmp_path, facts):
+    for language, read in (("fi", "fi"), ("fi, sv", ["fi", "sv"]), (["no"], "no"), (None, None)):
+        assert _reloaded(build_model_card(**{**facts, "language": language}), tmp_path).data.language == read
 
 
 def test_model_without_evaluation_gets_a_card(tmp_path, facts):

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from .markdown import python_string
+
 __all__ = ["TASK", "has_tuned_threshold", "usage"]
 
 # The Hub's task id of multi-label text classification.
@@ -43,7 +45,7 @@ def _usage(repo_id: str) -> str:
 ```python
 from transformers import pipeline
 
-tagger = pipeline("{TASK}", model="{repo_id}", trust_remote_code=True)
+tagger = pipeline("{TASK}", model={python_string(repo_id)}, trust_remote_code=True)
 tagger("Your text", top_k=5)  # [{{"label": ..., "score": ...}}, ...], best first
 ```
 
@@ -52,8 +54,8 @@ For the numbers themselves:
 ```python
 from transformers import AutoModel, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("{repo_id}", trust_remote_code=True)
-model = AutoModel.from_pretrained("{repo_id}", trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained({python_string(repo_id)}, trust_remote_code=True)
+model = AutoModel.from_pretrained({python_string(repo_id)}, trust_remote_code=True)
 output = model(**tokenizer(["Your text"], truncation=True, return_tensors="pt"), top_k=5)
 output.top_labels, output.top_scores  # label ids and scores, (1, 5)
 ```"""
@@ -68,8 +70,8 @@ from transformers import pipeline
 
 from hf_xmtc.retrieval import CandidateGenerator
 
-generator = CandidateGenerator.from_pretrained("{repo_id}")
-tagger = pipeline("{TASK}", model="{repo_id}", trust_remote_code=True, candidates=generator)
+generator = CandidateGenerator.from_pretrained({python_string(repo_id)})
+tagger = pipeline("{TASK}", model={python_string(repo_id)}, trust_remote_code=True, candidates=generator)
 tagger("Your text", top_k=5)  # [{{"label": ..., "score": ...}}, ...], best first
 ```
 

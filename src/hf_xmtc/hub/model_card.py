@@ -5,18 +5,20 @@ again when the text around the numbers gets better. Writing a card needs no netw
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
+from urllib.parse import quote
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+from hf_xmtc.strict_json import as_plain, json_text
 
 from .card_usage import TASK, has_tuned_threshold, usage
 from .citations import citation
+from .markdown import code, escaped, hub_link
 from .metric_meanings import NOT_PER_CENT, meaning_of
 from .verify import num_labels_of
 
@@ -30,6 +32,10 @@ TRAINING_CURVE_FILE = "training_curve.png"
 TAGS = ("extreme-multi-label-classification", "xmtc", "multi-label", TASK)
 
 _OF_CONFIG = ("num_candidates", "generator_share", "decision_threshold", "auxiliary_task", "cross_attention")
+# What the card shows of longer names; labels can be whole sentences.
+_EXAMPLE_LENGTH = 80
+_SETTING_LENGTH = 1_000
+
 _METRIC_IDS = {"P": "precision", "R": "recall", "RP": "r_precision"}
 
 # Facts in recipe.json that have their own place in the card.
@@ -64,7 +70,8 @@ def build_model_card(
 ) -> ModelCard:
     """Write the card of a model, with its results in the ``model-index`` form that the Hub reads.
 
-    Paths of the machine that trained the model are reduced to their last part wherever they occur in the facts.
+    Paths of the machine that trained the model are reduced to their last part wherever they occur in the facts. Names are
+    shown letter by letter, whatever markup they hold, and long ones are cut; `dataset_description` and ``limits`` are Markdown.
 
     Args:
         model_name: Name of the model, without the account.
@@ -72,13 +79,14 @@ def build_model_card(
         dataset_name: Name of the data set for readers.
         label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, and of the config
             ``num_candidates``, ``generator_share``, ``decision_threshold``, ``auxiliary_task`` and ``cross_attention``.
-        metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory.
+        metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory. None, NaN
+            and infinity are undefined, and shown so.
         recipe: Setting → value, shown as a table; settings that are None are left out.
         base_model: Pretrained encoder; linked when it is a Hub id ``user/name``. None when trained from scratch.
         dataset_description: Sentences on origin, language and size of the data set.
         dataset_license: Licence of the data set, in words.
         dataset_repo_id: Hub id of the data set; None when it is not on the Hub.
-        language: ISO 639-1 code of the documents, or several.
+        language: ISO 639-1 code of the documents, or several, in a list or with commas between them.
         license: Licence of the weights, as the Hub abbreviates it; None claims none, as it is for their owner to choose.
         limits: Further limits of this model, as sentences.
         repo_id: Repo that the usage example opens.
@@ -94,12 +102,14 @@ def build_model_card(
         raise ValueError(
             f"label_info must hold num_labels, found only {sorted(label_info)}. Take it from the model's config."
         )
-    dataset_name, recipe = _without_path(dataset_name), dict(recipe or {})
+    dataset_name, recipe, label_info = _without_path(dataset_name), as_plain(recipe or {}), as_plain(label_info)
+    metrics = {split: as_plain(values) for split, values in metrics.items() if values}
+    languages = [entry.strip() for entry in language.split(",")] if isinstance(language, str) else list(language or ())
     # A name without an account may be the last part of a local path, and the Hub would link it to somebody else's model.
     is_hub_id = base_model is not None and "/" in base_model and not is_local_path(base_model)
     data = ModelCardData(
         model_name=model_name,
-        language=list(language) if language is not None and not isinstance(language, str) else language,
+        language=languages if len(languages) > 1 else next(iter(languages), None),
         license=license,
         library_name="transformers",
         pipeline_tag=TASK,
@@ -109,7 +119,7 @@ def build_model_card(
         eval_results=_eval_results(metrics, dataset_name, dataset_repo_id) or None,
     )
     sections = [
-        f"# {model_name}",
+        f"# {escaped(model_name)}",
         _introduction(model_family, dataset_name, label_info, recipe, base_model),
         "## How to use\n\n" + usage(repo_id, model_family, label_info, recipe),
         "## Results\n\n" + _results(metrics, dataset_name, recipe),
@@ -179,20 +189,21 @@ def _without_path(value: Any) -> Any:
     return value
 
 
-def _metric_values(split: Mapping[str, Any]) -> dict[str, float]:
-    """Metrics of a split without the counts and without values that are no finite number."""
-    values = {}
-    for name, value in split.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and math.isfinite(value) and not name.startswith("num_"):
-            values[name] = value
-    return values
+def _metric_values(split: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of a split without the counts; None where one is undefined."""
+    return {name: value for name, value in split.items() if not name.startswith("num_")}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _eval_results(metrics: Mapping, dataset_name: str, dataset_repo_id: str | None) -> list[EvalResult]:
     results = []
     for split in ("test", "validation"):
         for name, value in _metric_values(metrics.get(split, {})).items():
+            if not _is_number(value):  # the Hub takes none
+                continue
             family, _, k = name.partition("@")
             metric_id = _METRIC_IDS.get(family, re.sub(r"\W+", "_", family.lower()))
             result = EvalResult(
@@ -212,10 +223,10 @@ def _eval_results(metrics: Mapping, dataset_name: str, dataset_repo_id: str | No
 def _introduction(family: str, dataset_name: str, label_info: Mapping, recipe: Mapping, base_model: str | None) -> str:
     blocks = recipe.get("cornet_num_blocks")
     head = f" with {blocks} CorNet block{'s' if blocks != 1 else ''}" if blocks else ""
-    start = f"fine-tuned from `{_without_path(base_model)}`" if base_model else "trained from scratch"
+    start = f"fine-tuned from {code(_without_path(base_model))}" if base_model else "trained from scratch"
     return (
-        f"Tags a text with the right few of **{label_info['num_labels']:,} labels**. A `{family}` model{head}, {start} "
-        f"on {dataset_name}, made with `hf_xmtc`. A text can have any number of labels."
+        f"Tags a text with the right few of **{label_info['num_labels']:,} labels**. A {code(family)} model{head}, {start} "
+        f"on {escaped(dataset_name)}, made with `hf_xmtc`. A text can have any number of labels."
     )
 
 
@@ -225,15 +236,14 @@ def _results(metrics: Mapping, dataset_name: str, recipe: Mapping) -> str:
     if not names:
         return "This model has not been evaluated."
     lines = [
-        f"On {dataset_name}, in percent:",
+        f"On {escaped(dataset_name)}, in percent:",
         "",
         f"| metric | {' | '.join(splits)} | meaning |",
         f"| --- |{' ---: |' * len(splits)} --- |",
     ]
     for name in names:
-        factor = 1 if name in NOT_PER_CENT else 100
-        shown = " | ".join(f"{factor * values[name]:.2f}" if name in values else "–" for values in splits.values())
-        lines.append(f"| {_cell(name)} | {shown} | {meaning_of(name)} |")
+        shown = " | ".join(_shown(name, values[name]) if name in values else "–" for values in splits.values())
+        lines.append(f"| {_cell(name)} | {shown} | {escaped(meaning_of(name), _SETTING_LENGTH)} |")
     notes = [_left_out_note(split, metrics[split]) for split in splits]
     if "validation" in splits and (has_tuned_threshold(recipe) or recipe.get("tune_generator_share")):
         notes.append(
@@ -242,8 +252,14 @@ def _results(metrics: Mapping, dataset_name: str, recipe: Mapping) -> str:
     return "\n".join(lines) + "\n\n" + "\n".join(note for note in notes if note)
 
 
+def _shown(metric: str, value: Any) -> str:
+    if not _is_number(value):
+        return "undefined" if value is None else _cell(value)
+    return f"{value if metric in NOT_PER_CENT else 100 * value:.2f}"
+
+
 def _left_out_note(split: str, values: Mapping) -> str:
-    if "num_documents" not in values:
+    if values.get("num_documents") is None:
         return ""
     note = f"The {split} split has {values['num_documents']:,} documents"
     if left_out := values.get("num_left_out"):
@@ -252,12 +268,12 @@ def _left_out_note(split: str, values: Mapping) -> str:
 
 
 def _data(name: str, description: str | None, license: str | None, repo_id: str | None, recipe: Mapping) -> str:
-    where = f"[{name}](https://huggingface.co/datasets/{repo_id})" if repo_id else name
+    where = hub_link(name, repo_id) if repo_id else escaped(name)
     sentences = [f"Trained on {where}."]
     if description:
-        sentences.append(description.strip())
+        sentences.append(str(description).strip())
     if license:
-        sentences.append(f"Licence of the data: {license.strip().rstrip('.')}.")
+        sentences.append(f"Licence of the data: {escaped(license).rstrip('.')}.")
     if recipe.get("validation_carved"):
         share = f" ({100 * recipe['validation_fraction']:g} %)" if "validation_fraction" in recipe else ""
         sentences.append(
@@ -274,12 +290,13 @@ def _labels(label_info: Mapping, recipe: Mapping) -> str:
     if label_info.get("num_with_parents"):
         text += f", {label_info['num_with_parents']:,} of them with a parent"
     if label_info.get("examples"):
-        text += ". Some of them: " + ", ".join(f"“{example}”" for example in label_info["examples"])
+        text += ". Some of them: " + ", ".join(f"“{escaped(name, _EXAMPLE_LENGTH)}”" for name in label_info["examples"])
     return text + "."
 
 
 def _training(recipe: Mapping, train: Mapping, training_curve: str | None) -> str:
     parts = []
+    train = {name: value for name, value in train.items() if value is not None}
     costs = [
         f"{train['seconds']:,.0f} seconds" if "seconds" in train else "",
         f"{_speed(train['documents_per_second'])} documents per second" if "documents_per_second" in train else "",
@@ -295,7 +312,7 @@ def _training(recipe: Mapping, train: Mapping, training_curve: str | None) -> st
         rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in shown.items()]
         parts.append("\n".join(["| setting | value |", "| --- | --- |", *rows]))
     if training_curve:
-        parts.append(f"![Training curve]({training_curve})")
+        parts.append(f"![Training curve]({quote(training_curve)})")
     return "\n\n".join(parts) or "The settings were not recorded."
 
 
@@ -304,8 +321,7 @@ def _speed(value: float) -> str:
 
 
 def _cell(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return " ".join(text.split()).replace("|", r"\|") or '""'
+    return escaped(value if isinstance(value, str) else json_text(value, default=str), _SETTING_LENGTH) or '""'
 
 
 def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
