@@ -21,6 +21,7 @@ from .label_scorer import LabelMatrix, RowUpdate
 from .length_chunks import read_in_chunks
 from .pipeline_xmtc import XMTCPipeline
 from .predicted_sets import PredictedSets
+from .tracing import is_traced
 
 __all__ = ["XMTCOutput", "XMTCPreTrainedModel"]
 
@@ -121,7 +122,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
 
     def read_batch(self, words: AlignedWords, read: Callable[..., tuple], *of_documents: Tensor | None) -> tuple:
         """What an encoder makes of a batch: in training in chunks of similar lengths, else at once; as `read_in_chunks`."""
-        if not self.training or torch.compiler.is_compiling():  # shapes that change would be compiled again and again
+        if not self.training or is_traced():  # a graph of one batch has other borders than the next
             return read(words, *of_documents)
         return read_in_chunks(words, read, *of_documents, chunk_tokens=self.chunk_tokens)
 
