@@ -35,6 +35,7 @@ ALWAYS_LISTED = (
     "max_grad_norm",
     "adaptive_gradient_clipping",
     "per_device_train_batch_size",
+    "train_sampling_strategy",
     "gradient_accumulation_steps",
     "num_train_epochs",
     "max_steps",

@@ -122,7 +122,8 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
 
     def read_batch(self, words: AlignedWords, read: Callable[..., tuple], *of_documents: Tensor | None) -> tuple:
         """What an encoder makes of a batch: in training in chunks of similar lengths, else at once; as `read_in_chunks`."""
-        if not self.training or is_traced():  # a graph of one batch has other borders than the next
+        # A graph of one batch would have its borders, and a compiled one would be made again for others.
+        if not self.training or is_traced() or torch.compiler.is_compiling():
             return read(words, *of_documents)
         return read_in_chunks(words, read, *of_documents, chunk_tokens=self.chunk_tokens)
 
