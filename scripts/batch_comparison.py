@@ -44,7 +44,7 @@ WAYS = {
 SETTINGS = {
     "bertxml": {"hidden_size": 192, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 384},
     "xmlcnn": {"embedding_size": 128, "num_filters": 64, "bottleneck_size": 256},
-    "attentionxml": {"embedding_size": 128, "hidden_size": 128, "linear_sizes": [128]},
+    "attentionxml": {"embedding_size": 128, "hidden_size": 128, "linear_sizes": [128], "label_bias": True},
 }
 LEARNING_RATES = {"bertxml": 2e-3, "xmlcnn": 4e-3, "attentionxml": 4e-3}
 EPOCHS = {"demo": 8, "reuters-21578": 5}

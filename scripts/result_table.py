@@ -294,7 +294,8 @@ def draw_curves(axes: "Axes", title: str, rows: Sequence[RowResults], metric: st
             axes.plot(*zip(*curve, strict=True), marker="o", markersize=3, **style)
         else:
             axes.axhline(100 * statistics.fmean(run["metrics"]["validation"][metric] for run in row.runs), **style)
-    axes.set(title=title, xlabel="step", ylabel=f"{HEADINGS[metric]} on validation, per cent")
+    axes.set_title(title, parse_math=False)
+    axes.set(xlabel="step", ylabel=f"{HEADINGS[metric]} on validation, per cent")
     axes.grid(alpha=0.3)
     axes.legend()
 

@@ -5,6 +5,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -43,6 +44,16 @@ def test_without_ids_there_is_no_id_column(tmp_path, ending):
         writer.write(ROWS)
         writer.finish()
     assert [list(row) for row in rows_of(output)] == [["row", "label_ids", "labels", "scores"]] * 2
+
+
+def test_ac68_lines_are_json_whatever_the_ids_are(tmp_path):
+    ids = [float("nan"), np.float32("inf"), np.int64(3), date(2020, 1, 1)]
+    with PredictionWriter(tmp_path / "tags.jsonl", SETTINGS, has_ids=True) as writer:
+        writer.write([PredictionRow(row, value, [0], ["a"], [0.5]) for row, value in enumerate(ids)])
+        writer.finish()
+    lines = (tmp_path / "tags.jsonl").read_text().splitlines()
+    strict = {"parse_constant": lambda word: pytest.fail(f"{word} is no JSON")}
+    assert [json.loads(line, **strict)["id"] for line in lines] == [None, None, 3, "2020-01-01"]
 
 
 def test_an_empty_parquet_file_has_its_columns(tmp_path):

@@ -198,7 +198,7 @@ FAMILIES = [
     Family("xmlcnn-padded", _xmlcnn(pooling="padded", padded_length=32)),
     Family("xmlrnn", _xmlrnn()),
     Family("attentionxml", _attentionxml()),
-    Family("attentionxml-blocks", _attentionxml(label_memory_mib=0, label_block_size=2)),
+    Family("attentionxml-blocks", _attentionxml(label_memory_mib=0, label_block_size=2, label_bias=True)),
     Family("laco-on-bert", _laco()),
     Family(
         "laco-on-bert-in-a-row",

@@ -20,7 +20,7 @@ def test_a_bias_that_all_labels_share_starts_at_their_mean_frequency():
     model = AttentionXMLForXMTC(AttentionXMLConfig.reproduction(**sizes))
     initialize_label_bias(model, np.array([0, 50, 99]), num_documents=99)
     assert model.label_head.output.bias.sigmoid().tolist() == pytest.approx([(0.005 + 0.505 + 0.995) / 3])
-    model = AttentionXMLForXMTC(AttentionXMLConfig(**sizes))
+    model = AttentionXMLForXMTC(AttentionXMLConfig(**sizes, label_bias=True))
     initialize_label_bias(model, np.array([0, 50, 99]), num_documents=99)
     assert model.label_head.bias.sigmoid().tolist() == pytest.approx([0.005, 0.505, 0.995])
 

@@ -24,6 +24,23 @@ def test_a_picture_is_written_whatever_was_logged(tmp_path, history):
     assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.parametrize("title", ["pay$_{$", "a\n$\\frac$ \x00 \u202e \udce9", "x" * 10_000, ""])
+def test_ac74_a_title_is_shown_letter_by_letter(tmp_path, title):
+    figure = plot_training_curve([{"step": 1, "loss": 0.7}], tmp_path / "curve.png", title)
+    assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
+    assert len(figure.get_suptitle()) <= 100 and ("pay$_{$" in title) == ("pay$_{$" in figure.get_suptitle())
+
+
+def test_ac68_undefined_values_are_left_out_of_the_picture(tmp_path):
+    history = [
+        {"step": step, "loss": loss, "eval_P@1": value, "eval_loss": value}
+        for step, loss, value in ((1, 0.7, None), (2, float("nan"), float("inf")), (3, 0.5, 0.25))
+    ]
+    losses, metrics = plot_training_curve(history, tmp_path / "curve.png").axes
+    assert [list(line.get_ydata()) for line in losses.lines] == [[0.7, 0.5], [0.25]]
+    assert [list(line.get_ydata()) for line in metrics.lines] == [[25.0]]
+
+
 def test_the_users_plotting_state_is_left_alone(tmp_path):
     before = "matplotlib.pyplot" in sys.modules
     plot_training_curve([{"step": 1, "loss": 0.7}], tmp_path / "curve.png", "title")

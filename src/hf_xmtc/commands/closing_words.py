@@ -45,9 +45,10 @@ def closing_words(folder: Path, metrics: dict) -> str:
         result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in shown)
         if "candidate_recall" in metrics[split]:
             result += f"   (the candidates hold {100 * metrics[split]['candidate_recall']:.2f} % of the labels)"
+    card = " card," if (folder / "README.md").exists() else ""
     return (
         f"{result}   ({metrics['train']['seconds']:.0f} s of training)\n"
-        f"Model, card, metrics and predictions are in {folder}. Next:\n"
+        f"Model,{card} metrics and predictions are in {folder}. Next:\n"
         f"  hf-xmtc predict --model {folder} --input texts.txt --output tags.jsonl\n"
         f"  hf-xmtc push --model {folder} --repo_id you/your-tagger"
     )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hf_xmtc.models.label_names import LabelNames
+from hf_xmtc.strict_json import json_text
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 
 from .file_lock import exclusive
@@ -97,7 +98,7 @@ class OutputFolder:
                 f"{self.path / RECIPE_FILE}, the settings of an unfinished run, cannot be read ({error}). Choose another "
                 "--output_dir, or delete the folder to train anew."
             ) from error
-        now = json.loads(json.dumps(recipe))
+        now = json.loads(json_text(recipe))
         left_out = _ORIGIN if DATA_DIGEST in earlier else {DATA_DIGEST}
         changed = [key for key in sorted({*earlier, *now} - left_out) if earlier.get(key) != now.get(key)]
         if changed:

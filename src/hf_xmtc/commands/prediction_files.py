@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xmtc.models.document_tokens import replace_surrogates
+from hf_xmtc.strict_json import json_text
 
 from .document_files import import_pyarrow
 from .json_files import write_json
@@ -240,7 +241,7 @@ class PredictionWriter:
             if self.has_ids:
                 fields["id"] = _strict(row.id)
             # Dates and decimals of a parquet file's ids become text, which JSON has no types for.
-            lines.append(json.dumps(fields, ensure_ascii=False, default=str, allow_nan=False) + "\n")
+            lines.append(json_text(fields, default=str) + "\n")
         return "".join(lines).encode("utf-8", "backslashreplace")
 
     def _build_schema(self, id_type: Any) -> Any:

@@ -191,6 +191,12 @@ class DataArguments:
 
     dataset: str = field(default="demo", metadata={"help": '"demo", a folder with parquet files, or a Hub data set id.'})
     dataset_revision: str | None = field(default=None, metadata={"help": "Revision of a data set on the Hub."})
+    language: str | None = field(
+        default=None,
+        metadata={
+            "help": "Language of the texts for the model's card, such as fi or fi,sv (default: what the data's card names)."
+        },
+    )
     text_column: str = field(default="text", metadata={"help": "Column with the texts."})
     label_column: str = field(default="labels", metadata={"help": "Column with the labels of each text."})
     label_space: str = field(

@@ -1,7 +1,6 @@
 """`hf-xmtc train`: from a data set to a trained, evaluated, publishable model folder."""
 
 import contextlib
-import json
 import logging
 import sys
 from pathlib import Path
@@ -20,12 +19,11 @@ from hf_xmtc.data import (
     summarize_statistics,
     tokenize_dataset,
 )
-from hf_xmtc.hub import card_from_folder, push_folder
+from hf_xmtc.hub import push_folder
 from hf_xmtc.training import (
     XMTCTrainer,
     initialize_label_bias,
     initialize_label_embedding,
-    plot_training_curve,
 )
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.disk_errors import disk_error
@@ -35,8 +33,10 @@ from .advice import advice_on
 from .closing_words import closing_words, words_on_thresholds
 from .data_loading import content_digest, load_data, refuse_useless_splits
 from .document_limits import rows_in_data
+from .json_files import write_json
 from .model_building import build_model, build_tokenizer, refuse_too_large
 from .output_folder import DATA_DIGEST, OutputFolder
+from .picture_and_card import write_picture_and_card
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
 from .publishing import explain_failed_push
 from .recipe import Recipe, parse_recipe
@@ -133,6 +133,7 @@ def _train_into(folder: OutputFolder, recipe: Recipe, trainer_class: type[XMTCTr
         "dataset_name": info.source,
         "dataset_license": info.license,
         "dataset_repo_id": recipe.data.dataset_repo_id,
+        "language": recipe.data.language or info.language,
         "validation_carved": info.validation_carved,
         "dataset_fingerprint": info.fingerprint,
         DATA_DIGEST: content_digest(data, info),
@@ -249,11 +250,9 @@ def _write_folder(
         top_scores, top_labels = (array[:, : trainer.args.eval_top_k] for array in output.predictions[:2])
         rows = rows_in_data(data[split])
         folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
+    write_json(folder.path / "training_log.json", trainer.state.log_history)
     title = f"{recipe.model.model_family} on {info.source}"
-    plot_training_curve(trainer.state.log_history, folder.path / "training_curve.png", title)
-    (folder.path / "training_log.json").write_text(json.dumps(trainer.state.log_history, indent=1) + "\n", encoding="utf-8")
-    card = card_from_folder(folder.path, metrics=metrics)
-    (folder.path / "README.md").write_text(str(card), encoding="utf-8")
+    write_picture_and_card(folder.path, trainer.state.log_history, title, metrics)
 
 
 if __name__ == "__main__":

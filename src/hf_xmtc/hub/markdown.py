@@ -3,9 +3,10 @@
 Names of labels and data sets come from strangers. A line break, a pipe or a link in one must not become part of a card.
 """
 
-import json
 import re
 from urllib.parse import quote
+
+from hf_xmtc.strict_json import json_text
 
 __all__ = ["code", "escaped", "hub_link", "python_string"]
 
@@ -38,7 +39,7 @@ def hub_link(text: object, repo_id: str, kind: str = "datasets") -> str:
 
 def python_string(text: object) -> str:
     """Text as a string of Python code in an example."""
-    return json.dumps(_one_line(text, 500), ensure_ascii=False)
+    return json_text(_one_line(text, 500))
 
 
 def _one_line(text: object, max_length: int) -> str:

@@ -15,6 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from hf_xmtc.file_checks import check_csr, check_numbers
 from hf_xmtc.metrics.label_sets import LabelSetsLike, label_sets
 from hf_xmtc.models.label_topk import exact_topk
+from hf_xmtc.strict_json import json_text
 
 from .candidate_files import ARRAYS_FILE, FOLDER, SETTINGS_FILE, find_candidate_files
 
@@ -198,7 +199,7 @@ class CandidateGenerator:
             "digest": self.digest(),
             "words": self._words(),
         }
-        (folder / SETTINGS_FILE).write_text(json.dumps(settings, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / SETTINGS_FILE).write_text(json_text(settings) + "\n", encoding="utf-8")
 
     @classmethod
     def from_pretrained(

@@ -5,14 +5,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import Trainer
 
 from .checkpoint_files import checkpoints_in
+from .strict_files import StrictFilesTrainer
 
 __all__ = ["FiniteTrainer"]
 
 
-class FiniteTrainer(Trainer):
+class FiniteTrainer(StrictFilesTrainer):
     """Looks at the loss of every batch, the norm of every gradient, the loss of an evaluation, and the weights before they are saved.
 
     The first two come before the step, so that the weights are still good; a checkpoint is therefore always of finite weights. A

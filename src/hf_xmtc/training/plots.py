@@ -3,6 +3,8 @@
 import os
 from typing import TYPE_CHECKING
 
+from hf_xmtc.strict_json import as_plain
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -15,12 +17,12 @@ def plot_training_curve(
     title: str = "",
     metrics: tuple[str, ...] = ("P@1", "nDCG@5", "PSP@5"),
 ) -> "Figure":
-    """Draw training loss and validation metrics against steps.
+    """Draw training loss and validation metrics against steps; undefined values are left out.
 
     Args:
         log_history: `trainer.state.log_history`.
         path: PNG file to write; None to draw only.
-        title: Heading of the picture.
+        title: Heading of the picture, shown letter by letter and cut where it is too long.
         metrics: Validation metrics to draw, where they were logged.
 
     Returns:
@@ -33,9 +35,8 @@ def plot_training_curve(
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     loss_axes, metric_axes = figure.subplots(1, 2)
-    figure.suptitle(title)
-    losses = [(entry["step"], entry["loss"]) for entry in log_history if "loss" in entry]
-    validation_losses = [(entry["step"], entry["eval_loss"]) for entry in log_history if "eval_loss" in entry]
+    figure.suptitle(plain_title(title), parse_math=False)
+    losses, validation_losses = _points(log_history, "loss"), _points(log_history, "eval_loss")
     for points, name, style in ((losses, "training", "-"), (validation_losses, "validation", "o-")):
         if points:
             loss_axes.plot(*zip(*points, strict=True), style, label=name, markersize=3)
@@ -45,7 +46,7 @@ def plot_training_curve(
     if losses or validation_losses:
         loss_axes.legend()
     for metric in metrics:
-        points = [(entry["step"], 100 * entry[f"eval_{metric}"]) for entry in log_history if f"eval_{metric}" in entry]
+        points = [(step, 100 * value) for step, value in _points(log_history, f"eval_{metric}")]
         if points:
             metric_axes.plot(*zip(*points, strict=True), "o-", label=f"{metric} (last {points[-1][1]:.1f})", markersize=3)
     metric_axes.set(xlabel="step", ylabel="validation, per cent")
@@ -54,3 +55,15 @@ def plot_training_curve(
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
+
+
+def plain_title(text: str, max_length: int = 100) -> str:
+    """A name of others as a heading: one line, and only characters that can be drawn."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
+
+
+def _points(log_history: list[dict], name: str) -> list[tuple[int, float]]:
+    """Step and value wherever a finite value was logged."""
+    values = ((entry["step"], as_plain(entry.get(name))) for entry in log_history)
+    return [(step, value) for step, value in values if value is not None]

@@ -18,6 +18,8 @@ from transformers.trainer_pt_utils import nested_gather
 from transformers.trainer_utils import rotate_checkpoints
 from transformers.training_args import ParallelMode
 
+from hf_xmtc.strict_json import json_text
+
 from .arguments import public_arguments
 from .checkpoint_files import UNFINISHED, best_checkpoint, checkpoints_in, damage_of, seal, set_damaged_aside
 from .disk_errors import disk_error
@@ -157,7 +159,7 @@ class ResumableTrainer(FiniteTrainer):
             self.averaging.save(folder, average)
         if self.adaptive_clipping is not None:
             with open(os.path.join(folder, CLIPPING_FILE), "w", encoding="utf-8") as file:
-                json.dump(self.adaptive_clipping.state_dict(), file)
+                file.write(json_text(self.adaptive_clipping.state_dict()))
         progress = {
             "seconds": self.training_seconds + time.monotonic() - self._started,
             "loss_since_logged": loss,
@@ -166,7 +168,7 @@ class ResumableTrainer(FiniteTrainer):
             "steps_without_loss": self._steps_before,
         }
         with open(os.path.join(folder, PROGRESS_FILE), "w", encoding="utf-8") as file:
-            json.dump(progress, file)
+            file.write(json_text(progress))
 
     def _save_state(self, path: str) -> None:
         """Write the Trainer's state anew, the best checkpoint by its name alone: the folder may be moved."""
@@ -200,7 +202,7 @@ class ResumableTrainer(FiniteTrainer):
         if os.path.exists(pickled):
             os.remove(pickled)
         with open(os.path.join(folder, ARGUMENTS_FILE), "w", encoding="utf-8") as file:
-            json.dump(public_arguments(self.args), file, indent=2, sort_keys=True)
+            file.write(json_text(public_arguments(self.args), indent=2, sort_keys=True))
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if self.model.label_head.shard is None:

@@ -10,6 +10,8 @@ from safetensors.torch import load_model, save_file, save_model
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from hf_xmtc.strict_json import json_text
+
 __all__ = ["WeightAveraging"]
 
 WEIGHTS_FILE = "averaged_model.safetensors"
@@ -92,7 +94,7 @@ class WeightAveraging:
             else:
                 save_file(weights, path)
             with open(os.path.join(folder, STATE_FILE), "w", encoding="utf-8") as file:
-                json.dump({"count": self.count, "start_epoch": self.start_epoch}, file)
+                file.write(json_text({"count": self.count, "start_epoch": self.start_epoch}))
 
     def load(self, folder: str | os.PathLike) -> bool:
         """Restore the average of a checkpoint folder; False where it has none."""
