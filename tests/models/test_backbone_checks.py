@@ -87,6 +87,11 @@ def test_checks_draw_no_random_number_and_leave_dropout_on():
     assert torch.equal(torch.get_rng_state(), before) and backbone.training
 
 
+@pytest.mark.parametrize(("rows", "vocab_size"), [(2, 40), (3, 40), (5, 40), (34, 2), (34, 3)])
+def test_the_smallest_encoders_are_tried_or_left_alone(rows, vocab_size):
+    try_backbone(AutoModel.from_config(tiny("bert", max_position_embeddings=rows, vocab_size=vocab_size)))
+
+
 @pytest.mark.parametrize("family", [BertXMLForXMTC, LACOForXMTC])
 def test_ac40_an_encoder_that_reads_padding_is_refused_on_loading(tmp_path, family):
     AutoModel.from_config(tiny("fnet")).save_pretrained(tmp_path)

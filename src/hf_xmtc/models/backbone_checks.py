@@ -16,7 +16,7 @@ POSITION_TABLE = re.compile(r"((embeddings|encoder)\.)?(position_embeddings|embe
 # Rounding moves the states of a text by less, in float32 and for states of size 1.
 ROUNDING = 1e-4
 # Words of the trial text, and the length that it is padded to.
-TRIAL_TOKENS, TRIAL_LENGTH = 8, 24
+TRIAL_WORDS, TRIAL_LENGTH = 8, 24
 
 SUGGESTION = "Choose a BERT, DistilBERT, RoBERTa, MPNet, DeBERTa or similar model."
 
@@ -107,26 +107,28 @@ def try_backbone(backbone: nn.Module) -> None:
     config, weight = backbone.config, next(backbone.parameters())
     if weight.dtype != torch.float32 or weight.device.type != "cpu" or not weight.numel():
         return
-    padding = config.pad_token_id or 0
-    ids = torch.arange(config.vocab_size)
-    ids = ids[ids != padding]
-    ids = ids[torch.linspace(0, len(ids) - 1, TRIAL_TOKENS).long()]
-    other = ids.clone()
-    other[1] = ids[2]
     length = min(_positions_in(backbone).count or TRIAL_LENGTH, TRIAL_LENGTH)
-    padded = nn.functional.pad(ids, (0, length - TRIAL_TOKENS), value=padding)
+    words, padding = min(TRIAL_WORDS, length - 1), config.pad_token_id or 0
+    vocabulary = torch.arange(config.vocab_size)
+    vocabulary = vocabulary[vocabulary != padding]
+    if words < 2 or len(vocabulary) < 2:
+        return
+    ids = vocabulary[torch.linspace(0, len(vocabulary) - 1, words).long()]
+    other = ids.clone()
+    other[1] = vocabulary[vocabulary != ids[1]][0]
+    padded = nn.functional.pad(ids, (0, length - words), value=padding)
     was_training = backbone.training
     backbone.eval()
     try:
         with torch.random.fork_rng(devices=[]):
-            alone, changed, beside = (_states_of(backbone, text) for text in (ids, other, padded))
+            alone, changed, beside = (_states_of(backbone, text, words) for text in (ids, other, padded))
     except Exception as error:  # whatever a class of transformers says where something is missing
         raise ValueError(
             f"A {config.model_type!r} model cannot read token ids and their mask alone: {error} {SUGGESTION}"
         ) from error
     finally:
         backbone.train(was_training)
-    moved, size = float((alone - beside[:TRIAL_TOKENS]).abs().max()), max(1.0, float(alone.abs().max()))
+    moved, size = float((alone - beside[:words]).abs().max()), max(1.0, float(alone.abs().max()))
     if not moved <= ROUNDING * size:
         raise ValueError(
             f"Padding behind a text moves its states in a {config.model_type!r} model by {moved:.2g}, where rounding explains "
@@ -138,8 +140,8 @@ def try_backbone(backbone: nn.Module) -> None:
         )
 
 
-def _states_of(backbone: nn.Module, text: Tensor) -> Tensor:
-    mask = (torch.arange(len(text)) < TRIAL_TOKENS).long()
+def _states_of(backbone: nn.Module, text: Tensor, words: int) -> Tensor:
+    mask = (torch.arange(len(text)) < words).long()
     states = backbone(input_ids=text[None], attention_mask=mask[None], return_dict=True).last_hidden_state
     if states.shape != (1, len(text), backbone.config.hidden_size):
         raise ValueError(
