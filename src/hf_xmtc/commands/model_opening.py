@@ -1,5 +1,8 @@
 """Open a model for prediction: is the folder complete, which device, how many tokens."""
 
+import contextlib
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,20 +43,45 @@ def open_model(
 
     Raises:
         FileNotFoundError: If the folder is not there or not complete.
-        ValueError: If the weights are damaged, or it is no hf_xmtc model, or its tokenizer belongs to another model.
+        ValueError: If a file is damaged or weights are missing, or it is no hf_xmtc model, or its tokenizer belongs to another model.
     """
     check_readable(name_or_path)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    model = AutoModelForSequenceClassification.from_pretrained(name_or_path, **options)
+    with _readable_errors(name_or_path, "config.json or the weights"):
+        model, loading = AutoModelForSequenceClassification.from_pretrained(
+            name_or_path, output_loading_info=True, **options
+        )
     # A class that came with the model is not a subclass of ours, so it is known by what it can do.
     if not hasattr(model, "check_tokenizer"):
         raise ValueError(
             f"{name_or_path} is a {type(model).__name__}, not a model of hf_xmtc. Train one with scripts/train.py; a "
             "pretrained encoder goes into it with BertXMLForXMTC.from_backbone."
         )
-    tokenizer = AutoTokenizer.from_pretrained(name_or_path, **options)
+    if missing := sorted(loading["missing_keys"]):
+        raise ValueError(
+            f"The weights of {name_or_path} lack {len(missing)} tensors, such as {missing[0]}, which would be random numbers. Were weights "
+            "or config.json replaced? Copy both from where the model came."
+        )
+    with _readable_errors(name_or_path, "tokenizer.json or tokenizer_config.json"):
+        tokenizer = AutoTokenizer.from_pretrained(name_or_path, **options)
     model.check_tokenizer(tokenizer)
     return model.eval(), tokenizer
+
+
+@contextlib.contextmanager
+def _readable_errors(name_or_path: str, files: str) -> Iterator[None]:
+    """Name the model and its files in what the libraries raise on damaged ones, which may be anything from KeyError to RecursionError."""
+    try:
+        yield
+    except (OSError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError | UnicodeError):
+            raise  # a sentence of ours or of transformers
+        raise ValueError(
+            f"{name_or_path} cannot be opened ({type(error).__name__}: {str(error):.300}). Are {files} damaged or changed? Copy them again "
+            "from where the model came."
+        ) from error
 
 
 def open_generator(

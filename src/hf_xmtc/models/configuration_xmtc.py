@@ -12,6 +12,7 @@ from transformers.utils import cached_file, logging
 
 from .label_losses import LABEL_LOSSES
 from .label_names import LABELS_FILE, LabelNames
+from .setting_kinds import check_setting_kinds
 
 __all__ = ["XMTCConfig"]
 
@@ -313,6 +314,10 @@ class XMTCConfig(PreTrainedConfig):
             **config_dict,
             **{key: kwargs[key] for key in ("id2label", "label2id", "label_names") if key in kwargs},
         }
+        kinds = {}
+        for owner in reversed(cls.__mro__[: cls.__mro__.index(XMTCConfig) + 1]):
+            kinds |= vars(owner).get("__annotations__", {})
+        check_setting_kinds(config_dict, kinds, cls.__name__)
         return super().from_dict(config_dict, **kwargs)
 
     @classmethod

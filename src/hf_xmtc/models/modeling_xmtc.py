@@ -22,6 +22,7 @@ from .length_chunks import read_in_chunks
 from .pipeline_xmtc import XMTCPipeline
 from .predicted_sets import PredictedSets
 from .tracing import is_traced
+from .weight_shapes import check_label_count
 
 __all__ = ["XMTCOutput", "XMTCPreTrainedModel"]
 
@@ -337,18 +338,25 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
                 "open it and call model.resize_labels(…) to keep what it learnt about the labels both have, or pass "
                 "ignore_mismatched_sizes=True to start the label-sized weights anew."
             )
+        if type(stored.get("num_labels")) is int and not ignore_mismatched_sizes:
+            check_label_count(pretrained_model_name_or_path, stored["num_labels"], **hub_kwargs)
         try:
             loaded = super().from_pretrained(
                 pretrained_model_name_or_path, *args, ignore_mismatched_sizes=ignore_mismatched_sizes, **kwargs
             )
         except Exception as error:
             # The class of safetensors, which these files do not import; its message names neither the model nor a remedy.
-            if type(error).__name__ != "SafetensorError":
-                raise
-            raise ValueError(
-                f"The weights of {pretrained_model_name_or_path} are damaged ({error}). Was a download or a copy interrupted? "
-                "Fetch them again."
-            ) from error
+            if type(error).__name__ == "SafetensorError":
+                raise ValueError(
+                    f"The weights of {pretrained_model_name_or_path} are damaged ({error}). Was a download or a copy interrupted? "
+                    "Fetch them again."
+                ) from error
+            if isinstance(error, RuntimeError) and "ignore_mismatched_sizes" in str(error):
+                raise ValueError(
+                    f"The weights of {pretrained_model_name_or_path} have other shapes than its config.json says (listed above). Do the "
+                    "two come from different models? Copy both from the same folder."
+                ) from error
+            raise
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if replaced:
             if not model.config.names_given:
