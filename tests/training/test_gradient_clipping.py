@@ -80,3 +80,11 @@ def test_sparse_gradients_are_clipped_like_dense_ones(max_norm):
     torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(dense, max_norm))
     for ours, theirs in zip(sparse[:-1], dense[:-1], strict=True):
         torch.testing.assert_close(ours.grad.to_dense(), theirs.grad)
+
+
+@pytest.mark.parametrize(
+    "state", [[1.0], {}, {"norms": []}, {"norms": "x"}, {"norms": ["1"]}, {"norms": [float("nan")]}, {"norms": [-1.0]}]
+)
+def test_a_damaged_state_is_refused(state):
+    with pytest.raises(ValueError, match="The state of gradient clipping is .* Is the checkpoint damaged"):
+        AdaptiveGradientClipping().load_state_dict(state)

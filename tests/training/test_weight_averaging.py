@@ -135,3 +135,27 @@ def test_finish_leaves_the_average_in_the_model():
     assert model.bias.item() == 1.5
     set_weights(model, 9.0)
     assert averaged(averaging) == 1.5  # a copy: the average does not follow the model
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{}", '{"count": "2"}', '{"count": -1}', '{"count": 1e12}', "[" * 100_000])
+def test_a_damaged_count_is_refused_with_its_file(tmp_path, content):
+    averaging = WeightAveraging(make_model(), start_epoch=0)
+    averaging.begin_epoch(0)
+    averaging.save(tmp_path)
+    (tmp_path / "averaging.json").write_text(content)
+    with pytest.raises(ValueError, match=r"averaging\.json"):
+        averaging.load(tmp_path)
+
+
+@pytest.mark.parametrize("best", [False, True])
+@pytest.mark.parametrize("size", [0, 50])
+def test_damaged_averages_are_refused_with_their_file(tmp_path, best, size):
+    averaging = WeightAveraging(make_model(), start_epoch=0)
+    averaging.begin_epoch(0)
+    averaging.save(tmp_path)
+    path = tmp_path / "averaged_model.safetensors"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(
+        ValueError, match=r"averaged_model\.safetensors cannot be read into the model .* Delete this checkpoint"
+    ):
+        (averaging.load_best if best else averaging.load)(tmp_path)

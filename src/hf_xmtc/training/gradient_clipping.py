@@ -52,8 +52,23 @@ class AdaptiveGradientClipping:
         return {"norms": [None if norm == float("inf") else norm for norm in self.norms]}
 
     def load_state_dict(self, state: dict) -> None:
-        norms = [float("inf") if norm is None else norm for norm in state["norms"]]
+        """Take the norms of a checkpoint.
+
+        Raises:
+            ValueError: If they are no list of at least one positive number or null.
+        """
+        norms = state.get("norms") if isinstance(state, dict) else None
+        if not norms or not isinstance(norms, list) or not all(norm is None or _is_norm(norm) for norm in norms):
+            raise ValueError(
+                f"The state of gradient clipping is {state!r:.80}, but must hold norms, a list of numbers or null. Is the checkpoint damaged? "
+                "Delete it to resume from an earlier one."
+            )
+        norms = [float("inf") if norm is None else norm for norm in norms]
         self.norms = deque(norms, maxlen=self.norms.maxlen)
+
+
+def _is_norm(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
 @torch.no_grad()

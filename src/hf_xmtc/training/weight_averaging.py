@@ -1,15 +1,16 @@
 """Stochastic weight averaging as CorNet's and AttentionXML's authors do it: over evaluations, not over epochs."""
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_model, save_file, save_model
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from hf_xmtc.file_checks import check_setting, read_json_object
 from hf_xmtc.strict_json import json_text
 
 __all__ = ["WeightAveraging"]
@@ -102,10 +103,9 @@ class WeightAveraging:
         if not os.path.exists(path):
             self.average = None
             return False
-        with open(path, encoding="utf-8") as file:
-            count = json.load(file)["count"]
+        count = check_setting(read_json_object(path), "count", int, path)
         self.average = AveragedModel(self.model)
-        load_model(self.average.module, os.path.join(folder, WEIGHTS_FILE))
+        _load_weights(self.average.module, os.path.join(folder, WEIGHTS_FILE))
         self.average.n_averaged.fill_(count)
         return True
 
@@ -113,6 +113,16 @@ class WeightAveraging:
         """Put the average of a checkpoint folder into the model itself; False where it has none."""
         path = os.path.join(folder, WEIGHTS_FILE)
         if os.path.exists(path):
-            load_model(self.model, path)
+            _load_weights(self.model, path)
             return True
         return False
+
+
+def _load_weights(model: nn.Module, path: str) -> None:
+    try:
+        load_model(model, path)
+    except (SafetensorError, RuntimeError) as error:  # damaged, or of other shapes
+        raise ValueError(
+            f"{path} cannot be read into the model ({str(error):.300}). Was the disk full, or is the checkpoint of another model? Delete "
+            "this checkpoint to resume from an earlier one."
+        ) from error
