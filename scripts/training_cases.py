@@ -21,7 +21,7 @@ from hf_xmtc.data import label_info_of, load_xmtc_dataset, tokenize_dataset
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.tokenization import train_word_tokenizer
 from hf_xmtc.training.arguments import XMTCTrainingArguments
-from hf_xmtc.training.length_bucketing import document_lengths
+from hf_xmtc.training.document_order import document_lengths
 from hf_xmtc.training.trainer import XMTCTrainer
 
 __all__ = [

@@ -133,6 +133,7 @@ def test_ac67_fillers_of_rankings_are_written_as_nothing(folder):
     folder.path.mkdir()
     path = folder.write_predictions(
         "test",
+        rows=np.arange(3),
         top_labels=np.array([[2, -100], [-100, -100], [0, 1]]),
         top_scores=np.array([[0.9, 0.0], [0.0, 0.0], [0.7, 0.2]], dtype=np.float32),
         gold=np.array([[0], [1], [2]]),

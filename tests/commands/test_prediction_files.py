@@ -239,7 +239,7 @@ def test_a_full_disk_is_said_with_the_file(tmp_path, monkeypatch, ending, where)
     with monkeypatch.context() as patch:
         name = {"rows": "", "state": ".json", "parquet": ".parquet"}[where]
         patch.setattr(
-            *{"rows": (os, "fsync"), "state": (Path, "write_text"), "parquet": (pq, "ParquetWriter")}[where], refuse
+            *{"rows": (os, "fsync"), "state": (Path, "write_bytes"), "parquet": (pq, "ParquetWriter")}[where], refuse
         )
         if (where, ending) == ("parquet", "jsonl"):
             return

@@ -2,8 +2,8 @@
 
 import inspect
 import itertools
+import random
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,22 +12,22 @@ from hf_xmtc.models.length_chunks import chunk_borders, read_in_chunks
 from models.families import LONG, SHORT, make_batch
 
 
-def cost(lengths: np.ndarray, borders: list[int], chunk_tokens: float) -> float:
+def cost(lengths: list[int], borders: list[int], chunk_tokens: float) -> float:
     return sum(lengths[start] * (stop - start) + chunk_tokens for start, stop in itertools.pairwise(borders))
 
 
 @pytest.mark.parametrize("chunk_tokens", [0, 3, 10, 1000])
 def test_the_borders_are_the_cheapest_of_all(chunk_tokens):
-    lengths = np.sort(np.random.default_rng(0).integers(1, 20, 9))[::-1]
+    lengths = sorted(random.Random(0).choices(range(1, 20), k=9), reverse=True)
     borders = chunk_borders(lengths, chunk_tokens)
     ways = [[0, *inner, 9] for count in range(9) for inner in itertools.combinations(range(1, 9), count)]
     assert cost(lengths, borders, chunk_tokens) == min(cost(lengths, way, chunk_tokens) for way in ways)
-    assert len(borders) - 1 == {0: len(set(lengths.tolist())), 1000: 1}.get(chunk_tokens, len(borders) - 1)
+    assert len(borders) - 1 == {0: len(set(lengths)), 1000: 1}.get(chunk_tokens, len(borders) - 1)
 
 
 def test_equal_lengths_and_one_document_are_one_chunk():
-    assert chunk_borders(np.array([7, 7, 7]), 1) == [0, 3]
-    assert chunk_borders(np.array([7]), 1) == [0, 1]
+    assert chunk_borders([7, 7, 7], 1) == [0, 3]
+    assert chunk_borders([7], 1) == [0, 1]
 
 
 def test_each_chunk_is_cut_at_its_longest_and_answers_come_back_in_order():

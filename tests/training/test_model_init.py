@@ -92,7 +92,8 @@ def test_options_follow_the_model_of_each_training(make_searcher, make_model, ma
     )
     plain.train()
     expected = plain.model.state_dict()
-    assert all(torch.equal(weight, expected[name]) for name, weight in trainer.model.state_dict().items())
+    different = [name for name, weight in trainer.model.state_dict().items() if not torch.equal(weight, expected[name])]
+    assert not different
     assert trainer.model.label_head.updates is None
     assert trainer.averaging.model is trainer.model and trainer.averaging.count == plain.averaging.count
 

@@ -8,7 +8,6 @@ and what comes out is put together in the order of the batch, so that loss and g
 from collections.abc import Callable
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,27 +21,26 @@ Read = TypeVar("Read", bound=tuple[Tensor | None, ...])
 CHUNK_TOKENS = {"cpu": 256, "other": 2**14}
 
 
-def chunk_borders(lengths: np.ndarray, chunk_tokens: float) -> list[int]:
+def chunk_borders(lengths: list[int], chunk_tokens: float) -> list[int]:
     """Where to cut a batch sorted by length, so that the columns read and ``chunk_tokens`` for every chunk are fewest in all.
 
     Args:
-        lengths: Tokens of each document, longest first, (B,).
+        lengths: Tokens of each document, longest first, B of them.
         chunk_tokens: What a chunk costs beside its columns.
 
     Returns:
         The first document of each chunk, and B at the end.
     """
-    count = len(lengths)
-    least, start = np.full(count + 1, np.inf), np.zeros(count + 1, dtype=int)
-    least[0] = 0.0
+    count, columns = len(lengths), torch.tensor(lengths, dtype=torch.float64)
+    least, start = torch.zeros(count + 1, dtype=torch.float64), [0] * (count + 1)
     for stop in range(1, count + 1):
         # The last chunk begins at any earlier document, the longest in it.
-        costs = least[:stop] + lengths[:stop] * np.arange(stop, 0, -1) + chunk_tokens
-        start[stop] = costs.argmin()
+        costs = least[:stop] + columns[:stop] * torch.arange(stop, 0, -1) + chunk_tokens
+        start[stop] = int(costs.argmin())
         least[stop] = costs[start[stop]]
     borders = [count]
     while borders[-1] > 0:
-        borders.append(int(start[borders[-1]]))
+        borders.append(start[borders[-1]])
     return borders[::-1]
 
 
@@ -68,12 +66,11 @@ def read_in_chunks(
     """
     if chunk_tokens is None:
         chunk_tokens = CHUNK_TOKENS["cpu" if words.ids.device.type == "cpu" else "other"]
-    lengths = words.lengths.cpu()
-    order = lengths.argsort(descending=True, stable=True)
-    borders = chunk_borders(lengths[order].numpy(), chunk_tokens)
+    lengths, order = words.lengths.sort(descending=True, stable=True)
+    longest = lengths.tolist()
+    borders = chunk_borders(longest, chunk_tokens)
     if len(borders) <= 2:
         return read(words, *of_documents)
-    longest, order = lengths[order].tolist(), order.to(words.ids.device)
     parts = []
     for start, stop in zip(borders, borders[1:], strict=False):
         chosen = order[start:stop]

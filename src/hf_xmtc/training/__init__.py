@@ -1,11 +1,11 @@
-"""Training: arguments, trainer, weight averaging, clipping, length-bucketed batches, memory estimates and plots."""
+"""Training: arguments, trainer, weight averaging, clipping, order of documents, memory estimates and plots."""
 
 from .arguments import XMTCTrainingArguments, public_arguments
+from .document_order import LengthBucketedSampler
 from .gradient_clipping import AdaptiveGradientClipping
 from .initialization import initialize_label_bias, initialize_label_weights
 from .label_texts import initialize_label_embedding
 from .label_updates import AdamUpdate, RowwiseUpdate, SGDUpdate
-from .length_bucketing import LengthBucketedSampler
 from .memory import MemoryEstimate, estimate_memory
 from .optimizers import CompositeOptimizer, LazyAdam, RowwiseAdam, UncorrectedEpsilonAdam
 from .plots import plot_training_curve

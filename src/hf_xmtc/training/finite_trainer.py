@@ -36,6 +36,8 @@ class FiniteTrainer(StrictFilesTrainer):
         return norm
 
     def _evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        if self.is_in_train:
+            self._refuse_weights_not_finite()
         metrics = super()._evaluate(*args, **kwargs)
         for name, value in metrics.items():
             if name.endswith("_loss") and not math.isfinite(value):

@@ -16,6 +16,7 @@ from hf_xmtc.models.predicted_sets import check_scores
 
 from .arguments import XMTCTrainingArguments
 from .candidates import CANDIDATES, with_training_candidates
+from .document_order import LengthBucketedSampler, ShuffledSampler, document_lengths
 from .document_seeds import SEEDS
 from .evaluation import Evaluation, of_one_width, tuned_thresholds
 from .gradient_clipping import clip_sparse_and_dense
@@ -23,7 +24,6 @@ from .label_sharding import (
     clip_sharded,
     spread_labels,
 )
-from .length_bucketing import LengthBucketedSampler, document_lengths
 from .optimizer_options import build_optimizer, prepared_for_training
 from .option_refusals import (
     label_options,
@@ -129,7 +129,7 @@ class XMTCTrainer(ResumableTrainer):
             else Evaluation(args, num_labels, label_counts, num_train_documents)
         )
         set_up_model(self)
-        self.train_sampler: LengthBucketedSampler | None = None
+        self.train_sampler: ShuffledSampler | None = None
         self._start_anew()
         self.add_callback(_EpochStart(self))
         if args.early_stopping_patience is not None:
@@ -143,11 +143,15 @@ class XMTCTrainer(ResumableTrainer):
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None):
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        if self.args.train_sampling_strategy != "group_by_length" or not isinstance(dataset, Dataset):
+        by_length = self.args.train_sampling_strategy == "group_by_length"
+        if not isinstance(dataset, Dataset) or not (by_length or self.args.train_sampling_strategy == "random"):
             return super()._get_train_sampler(train_dataset)
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        self.train_sampler = LengthBucketedSampler(document_lengths(dataset), batch_size, seed)
+        if by_length:
+            batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+            self.train_sampler = LengthBucketedSampler(document_lengths(dataset), batch_size, seed)
+        else:
+            self.train_sampler = ShuffledSampler(len(dataset), seed)
         return self.train_sampler
 
     def _get_eval_sampler(self, eval_dataset: Dataset):

@@ -2,7 +2,7 @@ import numpy as np
 from datasets import Dataset
 
 from hf_xmtc.training import LengthBucketedSampler
-from hf_xmtc.training.length_bucketing import document_lengths
+from hf_xmtc.training.document_order import ShuffledSampler, document_lengths
 
 LENGTHS = np.random.default_rng(0).integers(1, 200, size=1_003).tolist()
 
@@ -55,3 +55,10 @@ def test_lengths_are_counted_in_the_order_of_the_rows():
     assert document_lengths(dataset).tolist() == [3, 0, 1]
     assert document_lengths(dataset.select([2, 0])).tolist() == [1, 3]
     assert document_lengths(dataset.select([])).tolist() == []
+
+
+def test_a_random_order_follows_from_seed_and_epoch_alone():
+    orders = {(seed, epoch): order_of(ShuffledSampler(50, seed), epoch) for seed in (0, 1) for epoch in (0, 1)}
+    assert all(sorted(order) == list(range(50)) for order in orders.values())
+    assert len({tuple(order) for order in orders.values()}) == 4
+    assert orders[0, 1] == order_of(ShuffledSampler(50, 0), 1)
