@@ -67,6 +67,7 @@ SAID_ELSEWHERE = (
 RECORDED = (
     "data_digest",
     "dataset_fingerprint",
+    "dataset_language",
     "dataset_license",
     "dataset_name",
     "dataset_repo_id",

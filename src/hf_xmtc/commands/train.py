@@ -133,7 +133,7 @@ def _train_into(folder: OutputFolder, recipe: Recipe, trainer_class: type[XMTCTr
         "dataset_name": info.source,
         "dataset_license": info.license,
         "dataset_repo_id": recipe.data.dataset_repo_id,
-        "language": recipe.data.language or info.language,
+        "dataset_language": info.language,
         "validation_carved": info.validation_carved,
         "dataset_fingerprint": info.fingerprint,
         DATA_DIGEST: content_digest(data, info),

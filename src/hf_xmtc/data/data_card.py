@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import metadata_load
+import yaml
+from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
 __all__ = ["CardFacts", "read_data_card"]
 
@@ -21,7 +22,12 @@ class CardFacts:
 def read_data_card(readme: Path) -> CardFacts:
     """Read the YAML header of a data card. A header that cannot be read is warned about and names nothing."""
     try:
-        header = metadata_load(readme) or {}
+        # Only the header has to be text: what follows may have been written in another encoding.
+        block = REGEX_YAML_BLOCK.search(readme.read_bytes().decode("utf-8", "replace"))
+        header = yaml.safe_load(block[2]) if block else None
+        if not isinstance(header, dict | None):
+            raise ValueError(f"it holds a {type(header).__name__} instead of settings")
+        header = header or {}
     except Exception as error:  # the YAML reader fails in a dozen ways, and the data can be used all the same
         warnings.warn(
             f"The header of the data card {readme} cannot be read ({type(error).__name__}: {error!s:.500}), so licence and language "

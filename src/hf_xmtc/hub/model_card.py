@@ -43,6 +43,7 @@ _FACT_KEYS = (
     "model_name",
     "dataset_name",
     "dataset_description",
+    "dataset_language",
     "dataset_license",
     "dataset_repo_id",
     "language",
@@ -166,7 +167,8 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
         "recipe": {key: value for key, value in recipe.items() if key not in _FACT_KEYS},
         "training_curve": TRAINING_CURVE_FILE if (folder / TRAINING_CURVE_FILE).exists() else None,
         "base_model": recipe.get("base_model") or recipe.get("backbone"),
-        **{key: recipe.get(key) for key in ("dataset_description", "dataset_license", "dataset_repo_id", "language")},
+        "language": recipe.get("language") or recipe.get("dataset_language"),
+        **{key: recipe.get(key) for key in ("dataset_description", "dataset_license", "dataset_repo_id")},
     }
     return build_model_card(**{**known, **facts})
 
