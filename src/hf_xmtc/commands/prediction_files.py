@@ -2,7 +2,6 @@
 
 import errno
 import json
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -237,9 +236,8 @@ class PredictionWriter:
     def _as_json_lines(self, rows: Sequence[PredictionRow]) -> bytes:
         lines = []
         for row in rows:
-            fields = {name: value for name, value in vars(row).items() if name not in self._left_out}
-            if self.has_ids:
-                fields["id"] = _strict(row.id)
+            fields = asdict(row)
+            fields = {name: value for name, value in fields.items() if name not in self._left_out}
             # Dates and decimals of a parquet file's ids become text, which JSON has no types for.
             lines.append(json_text(fields, default=str) + "\n")
         return "".join(lines).encode("utf-8", "backslashreplace")
@@ -275,17 +273,6 @@ class PredictionWriter:
                     writer.write_table(pa.Table.from_batches(waiting))
                     waiting = []
             writer.write_table(pa.Table.from_batches(waiting, schema=self._schema))
-
-
-def _strict(value: Any) -> Any:
-    """The value without floats that JSON has no word for: NaN becomes null, an infinity its name."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None if math.isnan(value) else str(value)
-    if isinstance(value, list | tuple):
-        return [_strict(part) for part in value]
-    if isinstance(value, dict):
-        return {key: _strict(part) for key, part in value.items()}
-    return value
 
 
 @contextmanager
