@@ -4,6 +4,7 @@ Reads jobs from standard input, a JSON list of ``{"name", "folder", "open_as", "
 writes one JSON object with a result per job into the file that is its argument (libraries print to standard output).
 """
 
+import builtins
 import filecmp
 import inspect
 import json
@@ -44,6 +45,10 @@ def open_folder(job: dict) -> dict:
     if job.get("cwd"):
         os.chdir(job["cwd"])
     path = job["open_as"]
+    # AutoTokenizer looks at the model's config first, which needs its code, and asks whether to trust it where nobody has said so.
+    # Told not to, it opens the plain tokenizer without a question.
+    asked = []
+    builtins.input = lambda question="": asked.append(question) or "n"
     model, report = AutoModel.from_pretrained(path, trust_remote_code=True, output_loading_info=True)
     stored = load_file(os.path.join(job["folder"], "model.safetensors"))
     state = model.state_dict()
@@ -60,7 +65,7 @@ def open_folder(job: dict) -> dict:
     if "input_ids" in job:
         result["logits"] = model(torch.tensor(job["input_ids"])).logits.tolist()
     if "text" in job:
-        tokens = AutoTokenizer.from_pretrained(path)(job["text"], return_tensors="pt")
+        tokens = AutoTokenizer.from_pretrained(path, trust_remote_code=False)(job["text"], return_tensors="pt")
         classifier = AutoModelForSequenceClassification.from_pretrained(path, trust_remote_code=True)
         result["logits"] = classifier(**tokens).logits.tolist()
         tagger = pipeline("text-classification", model=path, trust_remote_code=True)
@@ -68,7 +73,8 @@ def open_folder(job: dict) -> dict:
         result["answer"] = tagger(job["text"], top_k=None)
     if "save_to" in job:
         model.save_pretrained(job["save_to"])
-        AutoTokenizer.from_pretrained(path).save_pretrained(job["save_to"])
+        AutoTokenizer.from_pretrained(path, trust_remote_code=False).save_pretrained(job["save_to"])
+    result["asked"] = asked
     return result
 
 
