@@ -148,6 +148,7 @@ def table(results: dict[Run, dict[str, Any]]) -> str:
         "`python scripts/batch_comparison.py --data_dir DIR`. Test split, per cent; mean over the seeds. Batches of 40. CPU seconds are of all",
         "cores, training alone. Difference: nDCG@5 against random batches in chunks, paired by seed, with its 95 % t interval.",
         "Every family has the sizes and epochs in the script; the best of the checks after each epoch by nDCG@5 on validation is measured.",
+        "AttentionXML has a bias per label but in its last row. Runs shared their machine with others, which lengthens CPU time somewhat.",
         "",
     ]
     for dataset, title in DATASETS.items():

@@ -52,5 +52,12 @@ def modules_cache(tmp_path, monkeypatch):
     """Keep code that is loaded with a model out of the user's cache, and modules of other tests' models out of this one's way."""
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if not Path(folder, "transformers_modules").is_dir()])
-    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
+    for name in _loaded_with_models():
         monkeypatch.delitem(sys.modules, name)
+    yield
+    for name in _loaded_with_models():  # they belong to the folder that is now left
+        del sys.modules[name]
+
+
+def _loaded_with_models() -> list[str]:
+    return [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]

@@ -14,12 +14,15 @@ from hf_xmtc.strict_json import as_plain, json_bytes, json_text
 PACKAGE = Path(hf_xmtc.__file__).parent
 # What is hashed, or read again by the same program, and the files of models/, which stand alone on the Hub.
 NO_FILES = {
+    "commands/data_loading.py",
+    "commands/file_lock.py",
     "commands/reopening.py",
     "data/cache_keys.py",
     "data/label_file.py",
     "retrieval/candidate_generator.py",
     "strict_json.py",
     "tokenization/multi_cls.py",
+    "training/checkpoint_files.py",
 }
 
 

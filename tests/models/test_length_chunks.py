@@ -56,7 +56,9 @@ def training_step(model, batch, labels, chunk_tokens):
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 def test_a_training_step_is_that_of_the_whole_batch(model, left, monkeypatch):
     model.train()
-    batch = make_batch(model, [SHORT, LONG, [], SHORT + LONG[:2]], left=left)
+    # Two columns more than the longest document has, as with padding to a multiple or to a fixed length.
+    longest = make_batch(model, [LONG])["input_ids"].shape[1]
+    batch = make_batch(model, [SHORT, LONG, [], SHORT + LONG[:2]], length=longest + 2, left=left)
     if "token_type_ids" in inspect.signature(model.forward).parameters:
         batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
     labels = torch.tensor([[0, 2], [1, -100], [-100, -100], [3, 4]])

@@ -63,8 +63,6 @@ class OutputFolder:
         if not present:
             return
         if METRICS_FILE in present:
-            if RECIPE_FILE in present:
-                shutil.rmtree(self.checkpoints, ignore_errors=True)  # a kill may have left them
             raise FileExistsError(
                 f"{self.path} holds a finished model. Choose another --output_dir, or delete that folder to train anew."
             )

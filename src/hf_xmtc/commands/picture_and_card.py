@@ -1,5 +1,6 @@
 """The picture and the card of a finished training: worth having, never worth the model."""
 
+import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,8 @@ def _attempt(write: Callable[[], Any], path: Path, remedy: str) -> None:
         write()
     except Exception as error:  # of any kind: hours of training stand behind the rest of the folder
         path.unlink(missing_ok=True)
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            raise  # room can be made, and the same command then writes it
         logger.warning(
             f"{path.name} could not be written ({type(error).__name__}: {error}). The model is complete without it; {remedy}.",
             exc_info=True,

@@ -24,8 +24,7 @@ class AttentionXMLConfig(WordLevelConfig):
         num_hidden_layers: LSTM layers.
         linear_sizes: Widths of the ReLU layers that all labels share.
         label_bias: Give each label a bias of its own, which starts at the log-odds of its frequency. In the authors' code one bias
-            serves all labels. It is ahead in the first epochs and not at the end (``scripts/results/batches.md``), so it is for short
-            trainings.
+            serves all labels. At the end of training no difference holds (``scripts/results/batches.md``).
         embedding_dropout: Dropout on word embeddings (0.2 in the authors' code, unmentioned in the paper).
         hidden_dropout_prob: Dropout on the states of the last LSTM layer.
         label_memory_mib: Attention and contexts of all labels are kept for the backward pass if they fit into this, else they are

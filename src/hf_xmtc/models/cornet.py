@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .initial_weights import reset_linear
-from .label_rows import keep_rows
+from .label_rows import UNTRAINED_LOG_ODDS, keep_rows
 from .layer_weights import check_readable
 
 __all__ = ["ACTIVATIONS", "CorNet", "CorNetBlock", "CorNetMatrices"]
@@ -116,6 +116,11 @@ class CorNet(nn.Module):
             CorNetMatrices(block.to_context.weight, block.to_context.bias, block.to_labels.weight, block.to_labels.bias)
             for block in self.blocks
         ]
+
+    @torch.no_grad()
+    def silence(self, new: Tensor) -> None:
+        """As `BaseLabelHead.silence`, by the biases of the last block."""
+        self.blocks[-1].to_labels.bias[new] = UNTRAINED_LOG_ODDS
 
     def resize_labels(self, kept_ids: Tensor) -> None:
         """Follow a change of the label space.

@@ -12,7 +12,7 @@ from .cornet import CorNet, CorNetMatrices
 from .label_block_loss import block_loss
 from .label_losses import LABEL_LOSSES
 from .label_positives import positive_ids
-from .label_rows import keep_rows
+from .label_rows import UNTRAINED_LOG_ODDS, keep_rows
 from .label_scorer import LabelMatrix, LabelScorer, LinearHead, RowUpdate, ScorerSettings
 from .label_shard import LabelShard
 from .label_topk import block_topk, exact_topk
@@ -20,9 +20,6 @@ from .layer_weights import can_be_read
 from .tracing import is_traced
 
 __all__ = ["BaseLabelHead", "loss_divisor"]
-
-# Bias of labels that are new in a trained model, where none of the known ones has a lower one: one document in 22,000.
-UNTRAINED_LOG_ODDS = -10.0
 
 
 def loss_divisor(num_documents: int, num_labels: int, reduction: str) -> int:
@@ -113,14 +110,16 @@ class BaseLabelHead(nn.Module, ABC):
             keep_rows(self.positive_weight, weights, kept_ids)
 
     @torch.no_grad()
-    def silence(self, new: Tensor) -> None:
+    def silence(self, new: Tensor) -> bool:
         """Give new labels, True in (L,), so low a bias that nothing predicts them before they are trained.
 
-        Heads whose labels share one bias cannot.
+        Returns:
+            Whether this was possible: heads whose labels share one bias cannot.
         """
         bias = self.label_bias
         if len(bias) == len(new):
             bias[new] = min([UNTRAINED_LOG_ODDS, *bias[~new].tolist()])
+        return len(bias) == len(new)
 
     def reset_parameters(self) -> None:
         """Start anew."""

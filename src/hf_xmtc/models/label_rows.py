@@ -3,7 +3,10 @@
 import torch
 from torch import Tensor
 
-__all__ = ["keep_rows"]
+__all__ = ["UNTRAINED_LOG_ODDS", "keep_rows"]
+
+# Bias of labels that are new in a trained model, where none of the known ones has a lower one: one document in 22,000.
+UNTRAINED_LOG_ODDS = -10.0
 
 
 @torch.no_grad()

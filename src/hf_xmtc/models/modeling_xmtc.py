@@ -118,7 +118,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             else None
         )
 
-    # What a chunk of `read_in_chunks` costs; None for what suits the device.
+    # What a chunk of `read_in_chunks` costs; None for what suits the device, infinity for one chunk.
     chunk_tokens: float | None = None
 
     def read_batch(self, words: AlignedWords, read: Callable[..., tuple], *of_documents: Tensor | None) -> tuple:
@@ -282,9 +282,10 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         self.config.refuse_without_room(count)
         kept_ids = torch.tensor(kept)
         self.label_head.resize_labels(kept_ids)
-        self.label_head.silence(kept_ids < 0)
         if self.cornet is not None:
             self.cornet.resize_labels(kept_ids)
+        if not self.label_head.silence(kept_ids < 0) and self.cornet is not None:
+            self.cornet.silence(kept_ids < 0)
         if self.label_thresholds is not None:
             old = self.label_thresholds
             self.label_thresholds = old.new_full((count,), self.config.decision_threshold)

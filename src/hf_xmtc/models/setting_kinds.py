@@ -42,5 +42,7 @@ def _is_of_kind(value: Any, kind: Any) -> bool:
         return True
     if kind in (int, float):
         wanted = (int, float) if kind is float else int
-        return isinstance(value, wanted) and not isinstance(value, bool) and math.isfinite(value)
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            return False
+        return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
     return isinstance(value, kind)

@@ -123,7 +123,9 @@ class WordLevelModel(XMTCPreTrainedModel):
     def read_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[AlignedWords, Tensor, Tensor]:
         """The aligned words, their embeddings (B, T, E) and the LSTM's states (B, T, 2H); arguments as in `align`."""
         words = self.align(input_ids, attention_mask)
-        return words, *self.read_batch(words, self._read_words)
+        read = self.read_batch(words, self._read_words)
+        # Chunks end with the longest document, before columns that are padding in all of them.
+        return words, *(nn.functional.pad(states, (0, 0, 0, words.ids.shape[1] - states.shape[1])) for states in read)
 
     def _read_words(self, words: AlignedWords) -> tuple[Tensor, Tensor]:
         embedded = self.words(words.ids, words.mask)

@@ -39,9 +39,9 @@ class FiniteTrainer(StrictFilesTrainer):
         if self.is_in_train:
             self._refuse_weights_not_finite()
         metrics = super()._evaluate(*args, **kwargs)
-        for name, value in metrics.items():
-            if name.endswith("_loss") and not math.isfinite(value):
-                raise self._stopped(f"{name} is {value}.", changed=True)
+        loss = metrics.get("eval_loss")
+        if self.is_in_train and isinstance(loss, float) and not math.isfinite(loss):
+            raise self._stopped(f"eval_loss is {loss}.", changed=True)
         return metrics
 
     def _refuse_not_finite(self, what: str, value: Any) -> None:

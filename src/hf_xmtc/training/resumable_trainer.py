@@ -130,7 +130,7 @@ class ResumableTrainer(FiniteTrainer):
             if self.args.should_save:
                 self._save_state(os.path.join(written, TRAINER_STATE_NAME))
                 seal(Path(written), Path(run, name))
-                os.rmdir(os.path.join(run, UNFINISHED))
+                shutil.rmtree(os.path.join(run, UNFINISHED), ignore_errors=True)
         if self.args.push_to_hub:
             self._push_from_checkpoint(os.path.join(run, name))
         if self.args.should_save:

@@ -45,7 +45,8 @@ class XMTCTrainer(ResumableTrainer):
     everything a resumed run needs to equal an uninterrupted one, weight averaging and adaptive clipping included.
 
     A ``compute_loss_func`` replaces the whole loss of the model. It gets the outputs with logits of all labels, (B, L), and the label ids
-    of each document, (B, P), padded with -100; ``num_items_in_batch`` is the number of those labels in the step. For example::
+    of each document, (B, P), padded with -100, and returns a mean over the documents, because accumulated batches and processes are
+    averaged; ``num_items_in_batch`` is therefore None. For example::
 
         from hf_xmtc import multi_hot_targets
         def compute_loss_func(outputs, labels, num_items_in_batch=None):
@@ -135,6 +136,9 @@ class XMTCTrainer(ResumableTrainer):
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(early_stopping_patience=args.early_stopping_patience))
 
+    # Or the Trainer would take a loss of one's own for one that is divided by the labels of all accumulated batches.
+    loss_is_scaled_for_ga = False
+
     # ---- data and batches ------------------------------------------------------------------------------------------------
 
     def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any):
@@ -207,7 +211,8 @@ class XMTCTrainer(ResumableTrainer):
             inputs[SEEDS] = self.model.visit_seeds(inputs[SEEDS], self.current_epoch)
         if not return_outputs and self.compute_loss_func is None and self.label_smoother is None:
             inputs["top_k"] = 0  # the loss alone, block by block: nobody reads the logits
-        return super().compute_loss(model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
+        # Without the number of labels in the step, for all losses here are means over documents, which are averaged.
+        return super().compute_loss(model, inputs, return_outputs=return_outputs)
 
     def _known_labels(self, labels: Tensor) -> Tensor:
         return labels if labels.is_floating_point() else labels.masked_fill(labels >= self.num_labels, -100)
@@ -223,7 +228,7 @@ class XMTCTrainer(ResumableTrainer):
             # A loss of one's own reads the logits of all labels, which come without top_k.
             is_own = known is not None and self.compute_loss_func is not None
             output = model(**inputs, labels=None if is_own else known, top_k=self.evaluation.kept_labels)
-            loss = self._own_loss(model, {**inputs, "labels": known}) if is_own else output.loss
+            loss = self.compute_loss(model, {**inputs, "labels": known}) if is_own else output.loss
         loss = loss.detach() if loss is not None else None
         if prediction_loss_only:
             return loss, None, None
@@ -232,10 +237,6 @@ class XMTCTrainer(ResumableTrainer):
         if self.args.measures_sets:
             found = (*found, self.model.in_predicted_set(output))
         return loss, of_one_width(found, min(self.evaluation.kept_labels, self.num_labels)), labels
-
-    def _own_loss(self, model: nn.Module, inputs: dict) -> Tensor:
-        num_items = self._get_num_items_in_batch([inputs], self.args.device)
-        return self.compute_loss(model, inputs, num_items_in_batch=num_items)
 
     # ---- weight averaging ------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Model and data of a trainer: what is done with each when it arrives."""
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,9 @@ def set_up_model(trainer: "XMTCTrainer") -> None:
         )
     if args.freeze_heads:
         freeze_heads(model)
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        # The processes gather a layer's weights together at each of its calls, so all have to call it as often.
+        model.chunk_tokens = math.inf
     if trainer.evaluation.inverse_propensity is not None:
         set_missing_label_weights(model, trainer.evaluation.inverse_propensity[:-1])
     trainer.train_dataset = with_document_seeds(trainer.train_dataset, model, args)

@@ -14,6 +14,10 @@ IN_TRAINER: dict[str, tuple[tuple, str]] = {
     "liger_kernel_config": ((None,), "There are no Liger kernels for these models."),
     "use_cache": ((False,), "These models generate no text and cache nothing."),
     "label_names": ((None, [], ["labels"]), "The labels of a batch are called labels."),
+    "save_only_model": (
+        (False,),
+        "A run that resumes from such checkpoints would go on with other weights than an uninterrupted one.",
+    ),
     "length_column_name": (("length",), "Lengths are counted in input_ids."),
     "eval_do_concat_batches": ((True,), "Metrics and the order of predictions need all batches together."),
 }
