@@ -41,23 +41,23 @@ SETUPS = {
         "num_cls_tokens": 2,
         "cornet_context_size": 16,
         "config_overrides": json.dumps(SIZES),
-        "num_train_epochs": 12,
+        "num_train_epochs": 20,
     },
     "averaging, adaptive clipping, early stopping, accumulation": {
         "model_family": "bertxml",
         "num_cls_tokens": 2,
         "cornet_context_size": 16,
         "config_overrides": json.dumps(SIZES),
-        "num_train_epochs": 20,
+        "num_train_epochs": 25,
         "averaging_start_epoch": 2,
         "adaptive_gradient_clipping": True,
-        "early_stopping_patience": 4,
+        "early_stopping_patience": 5,
         "gradient_accumulation_steps": 2,
     },
     "LACO with candidates": {
         "model_family": "laco",
         "config_overrides": json.dumps({"num_candidates": 32, "backbone_config": SIZES}),
-        "num_train_epochs": 8,
+        "num_train_epochs": 15,
     },
 }
 # Kills of one run; after them it may end.
@@ -138,14 +138,17 @@ def run_with_kills(name: str, folder: Path, kills: int, course: Course, draw: ra
     """Repeat one command until it ends, killing it up to ``kills`` times; where each kill has hit it."""
     killed: list[dict[str, Any]] = []
     while not (folder / "metrics.json").exists():
-        limit = course.begun + draw.random() * course.left(folder) if len(killed) < kills else float("inf")
+        limit, since = float("inf"), time.time()
+        if left := kills - len(killed):
+            # A share of what is left, or the first kill after training would make all others hit what follows it.
+            limit = course.begun + draw.random() * course.left(folder) / left
         process = start(name, folder)
         while process.poll() is None and processor_seconds(process) < limit:
             time.sleep(POLL_SECONDS)
         if process.poll() is None:
             process.kill()
             process.wait()
-            killed.append({"after_processor_seconds": round(limit, 1), "during": phase(folder)})
+            killed.append({"after_processor_seconds": round(limit, 1), "during": phase(folder, since)})
         elif process.returncode != 0:
             sys.exit(f"Repeating {name!r} after {killed} ended with status {process.returncode}; see {folder}.log.")
     return killed
@@ -180,13 +183,18 @@ def start(name: str, folder: Path) -> subprocess.Popen:
         return subprocess.Popen([sys.executable, str(TRAIN), *arguments], stdout=log, stderr=subprocess.STDOUT)
 
 
-def phase(folder: Path) -> str:
-    """What a killed run was at, by what it has left."""
+def phase(folder: Path, since: float) -> str:
+    """What a killed run, begun at the time ``since``, was at, by what it has left."""
     checkpoints = folder / "checkpoints"
-    if (folder / "metrics.json").exists():
+    written = {path.name for path in folder.glob("*") if path.stat().st_mtime >= since}
+    if "metrics.json" in written:
         return "removal of the checkpoints"
+    if "README.md" in written:
+        return "reopening"
+    if "model.safetensors" in written:
+        return "writing"
     if (checkpoints / "trained").exists():
-        return "evaluation, writing or reopening"
+        return "final evaluation"
     if list(checkpoints.glob(".unfinished/*")):
         return "writing of a checkpoint"
     step = newest_step(folder)
