@@ -99,6 +99,11 @@ def test_checkpoints_that_a_kill_left_in_a_finished_folder_are_removed(folder):
     with pytest.raises(FileExistsError, match="finished"):
         folder.refuse_if_taken()
     assert not folder.checkpoints.exists()
+    write_checkpoint(folder, "checkpoint-9")
+    (folder.checkpoints / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="finished"):
+        folder.refuse_if_taken()
+    assert [path.name for path in folder.checkpoints.iterdir()] == ["notes.txt"]
 
 
 def test_other_content_is_refused(folder):

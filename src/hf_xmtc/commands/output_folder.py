@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.strict_json import json_text
-from hf_xmtc.training.checkpoint_files import checkpoints_in
+from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in
 
 from .file_lock import exclusive
 from .json_files import write_json
@@ -63,6 +63,8 @@ class OutputFolder:
         if not present:
             return
         if METRICS_FILE in present:
+            if RECIPE_FILE in present:
+                self._remove_checkpoints()  # a kill may have left them
             raise FileExistsError(
                 f"{self.path} holds a finished model. Choose another --output_dir, or delete that folder to train anew."
             )
@@ -152,6 +154,14 @@ class OutputFolder:
         path.parent.mkdir(exist_ok=True)
         pq.write_table(pa.table(columns), path, compression="zstd")
         return path
+
+    def _remove_checkpoints(self) -> None:
+        """Remove what training keeps for resuming, and nothing that somebody else has put beside it."""
+        for pattern in ("checkpoint-*", "damaged-checkpoint-*", UNFINISHED, "trained"):
+            for leftover in self.checkpoints.glob(pattern):
+                shutil.rmtree(leftover, ignore_errors=True)
+        with contextlib.suppress(OSError):  # it is not there, or not empty
+            self.checkpoints.rmdir()
 
     def finish(self, metrics: dict[str, Any]) -> None:
         """Write ``metrics.json``, which marks the folder as finished, and remove the checkpoints."""
