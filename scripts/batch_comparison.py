@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from hf_xmtc import XMTCTrainer
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.processes import set_up_process
 from hf_xmtc.commands.recipe import parse_recipe
 from hf_xmtc.commands.train import train
+from pair_gains import Gain
 
 __all__ = ["RUNS", "Run", "main", "table"]
 
@@ -173,20 +173,16 @@ def table(results: dict[Run, dict[str, Any]]) -> str:
                     if way != "chunks" and (other := results.get(Run(dataset, family, "chunks", seed)))
                 ]
                 seconds = f"{np.mean([result['cpu_seconds'] for result in of_way.values()]):.0f}"
-                lines.append(
-                    f"| {name} | {words} | {len(of_way)} | {' | '.join(cells)} | {paired_interval(pairs) if pairs else '–'} | {seconds} |"
-                )
+                lines.append(f"| {name} | {words} | {len(of_way)} | {' | '.join(cells)} | {_shown(pairs)} | {seconds} |")
         lines.append("")
     return "\n".join(lines)
 
 
-def paired_interval(differences: list[float]) -> str:
-    """Mean of paired differences with its 95 % t interval; without one of a single pair."""
-    mean, count = np.mean(differences), len(differences)
-    if count < 2:
-        return f"{mean:+.2f}"
-    half = stats.t.ppf(0.975, count - 1) * np.std(differences, ddof=1) / count**0.5
-    return f"{mean:+.2f} ± {half:.2f}"
+def _shown(differences: list[float]) -> str:
+    if not differences:
+        return "–"
+    gain = Gain.of(differences)
+    return f"{gain.mean:+.2f}" if gain.half_width is None else f"{gain.mean:+.2f} ± {gain.half_width:.2f}"
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -32,14 +32,16 @@ def chunk_borders(lengths: list[int], chunk_tokens: float) -> list[int]:
     Returns:
         The first document of each chunk, and B at the end.
     """
-    count, columns = len(lengths), torch.tensor(lengths, dtype=torch.float64)
-    least, start = torch.zeros(count + 1, dtype=torch.float64), [0] * (count + 1)
-    for stop in range(1, count + 1):
-        # The last chunk begins at any earlier document, the longest in it.
-        costs = least[:stop] + columns[:stop] * torch.arange(stop, 0, -1) + chunk_tokens
-        start[stop] = int(costs.argmin())
-        least[stop] = costs[start[stop]]
-    borders = [count]
+    # Cuts between equal lengths save nothing. Everything is on the host: these are few numbers, and each step waits for them.
+    places = [place for place in range(1, len(lengths)) if lengths[place] != lengths[place - 1]]
+    places = [0, *places, len(lengths)]
+    least, start = {0: 0.0}, {}
+    for stop in places[1:]:
+        # The last chunk begins at an earlier place, the longest document in it.
+        least[stop], start[stop] = min(
+            (cost + lengths[first] * (stop - first) + chunk_tokens, first) for first, cost in least.items()
+        )
+    borders = [len(lengths)]
     while borders[-1] > 0:
         borders.append(start[borders[-1]])
     return borders[::-1]

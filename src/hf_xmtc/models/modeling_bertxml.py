@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .aligned_words import align_words
+from .aligned_words import AlignedWords, align_words
 from .backbones import build_backbone, load_backbone, number_of_segments, refuse_segments, run_backbone
 from .bertxml_encoder import BertXMLEncoder
 from .configuration_bertxml import BertXMLConfig
@@ -129,46 +129,45 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
                 f"The input has {input_ids.shape[1]} tokens but the model takes {limit}. Tokenize with truncation=True and "
                 f"max_length={limit}."
             )
-        read = self._run_backbone if hasattr(self, "backbone") else self._run_encoder
-        if output_attentions or output_hidden_states:
-            cls_states, states, attentions = read(
-                input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states
+        refuse_segments(token_type_ids, number_of_segments(self.backbone.config) if hasattr(self, "backbone") else 1)
+        # Backbones count positions from the first column, so padding on the left is moved behind the text.
+        words = align_words(input_ids, attention_mask, self.config.pad_token_id)
+        segments = None if token_type_ids is None else token_type_ids.gather(1, words.order)
+        states = attentions = ()
+        if hasattr(self, "backbone"):
+            asked = (output_attentions, output_hidden_states)
+            if any(asked):
+                cls_states, states, attentions = self._run_backbone(words, segments, *asked)
+            else:
+                (cls_states,) = self.read_batch(words, lambda *chunk: self._run_backbone(*chunk)[:1], segments)
+        elif output_attentions or output_hidden_states:
+            eager = output_attentions or self.config._attn_implementation == "eager"
+            cls_states, states, attentions = self.encoder(
+                input_ids, attention_mask, self.cls_positions(attention_mask), eager
             )
         else:
-            states, attentions, words = (), (), align_words(input_ids, attention_mask, self.config.pad_token_id)
-            if token_type_ids is not None:
-                token_type_ids = token_type_ids.gather(1, words.order)
-            (cls_states,) = self.read_batch(
-                words,
-                lambda words, segments: read(
-                    words.ids,
-                    words.mask.long(),
-                    None if segments is None else segments[:, : words.ids.shape[1]],
-                    False,
-                    False,
-                )[:1],
-                token_type_ids,
-            )
+            (cls_states,) = self.read_batch(words, self._run_encoder)
         features = cls_states.flatten(1)  # (B, M · H)
         if self.pooler is not None:
             features = nn.functional.elu(self.pooler(nn.functional.elu(features)))
         return features, tuple(states) if output_hidden_states else None, tuple(attentions) if output_attentions else None
 
-    def _run_encoder(self, input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states):
-        """As `_run_backbone`, of the own encoder, which gives all hidden states anyway."""
-        refuse_segments(token_type_ids, 1)
-        eager = output_attentions or self.config._attn_implementation == "eager"
-        return self.encoder(input_ids, attention_mask, self.cls_positions(attention_mask), eager)
+    def _run_encoder(self, words: AlignedWords) -> tuple[Tensor]:
+        """The CLS states of the own encoder, (B, M, H)."""
+        mask = words.mask.long()
+        return self.encoder(words.ids, mask, self.cls_positions(mask), self.config._attn_implementation == "eager")[:1]
 
-    def _run_backbone(self, input_ids, attention_mask, token_type_ids, output_attentions, output_hidden_states):
-        """Return the CLS states (B, M, H), and hidden states and attention weights where they are asked for."""
-        segments = number_of_segments(self.backbone.config)
-        refuse_segments(token_type_ids, segments)
-        # Backbones count positions from the first column, so padding on the left is moved behind the text.
-        words = align_words(input_ids, attention_mask, self.config.pad_token_id)
+    def _run_backbone(
+        self,
+        words: AlignedWords,
+        segments: Tensor | None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The CLS states (B, M, H); hidden states and attention weights where they are asked for, in the columns of the input."""
         inputs = {"input_ids": words.ids, "attention_mask": words.mask.long()}
-        if token_type_ids is not None and segments > 1:
-            inputs["token_type_ids"] = token_type_ids.gather(1, words.order)
+        if segments is not None and number_of_segments(self.backbone.config) > 1:
+            inputs["token_type_ids"] = segments[:, : words.ids.shape[1]]
         output = run_backbone(self.backbone, output_attentions, output_hidden_states, **inputs)
         cls_states = output.last_hidden_state[:, : self.config.num_cls_tokens]
         states = [words.in_input_columns(layer) for layer in output.hidden_states or ()]

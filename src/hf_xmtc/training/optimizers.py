@@ -13,6 +13,14 @@ from .label_updates import LabelUpdate, rowwise_step
 __all__ = ["CompositeOptimizer", "InBackwardOptimizer", "LazyAdam", "RowwiseAdam", "UncorrectedEpsilonAdam"]
 
 
+def _loss_of(closure: Any) -> Any:
+    """The loss that a closure computes, with gradients, as torch's optimizers do it in ``step``; None without one."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()
+
+
 class CompositeOptimizer(Optimizer):
     """Several optimizers, each with its own parameters, seen as one by Trainer, accelerate and learning rate schedulers.
 
@@ -39,10 +47,7 @@ class CompositeOptimizer(Optimizer):
         pass  # torch's constructor sets an empty one; the parts have their own
 
     def step(self, closure: Any = None) -> Any:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = _loss_of(closure)
         for part in self.parts.values():
             part.step()
         return loss
@@ -158,10 +163,7 @@ class RowwiseAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = _loss_of(closure)
         for group in self.param_groups:
             if group["params"][0].grad is not None:
                 self._step_matrix(group)
@@ -226,10 +228,7 @@ class LazyAdam(SparseAdam):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = _loss_of(closure)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -272,10 +271,7 @@ class UncorrectedEpsilonAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = _loss_of(closure)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
