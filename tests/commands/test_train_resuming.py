@@ -209,5 +209,7 @@ def test_ac72_a_disk_that_is_full_after_training_is_named(train, unchecked, monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("hf_xmtc.commands.picture_and_card.plot_training_curve", full)
-    with pytest.raises(SystemExit, match=r"The disk is full: .*run/.* could not be written \(.* MiB are free"):
+    with pytest.raises(
+        SystemExit, match=r"The disk is full: .*run/training_curve.png could not be written \(.* MiB are free"
+    ):
         train(tmp_path / "run", num_train_epochs=1)

@@ -292,7 +292,7 @@ def test_ac24_metrics_of_the_best_labels_equal_those_of_all_scores(tokenizer, ma
 
 
 def test_the_best_model_by_ndcg_at_5_is_left_in_the_model(make_trainer):
-    trainer = make_trainer(num_train_epochs=10)
+    trainer = make_trainer(num_train_epochs=6)
     trainer.train()
     scores = [entry["eval_nDCG@5"] for entry in trainer.state.log_history if "eval_nDCG@5" in entry]
     assert trainer.state.best_metric == max(scores) > scores[-1]

@@ -31,11 +31,11 @@ class Gradients(TrainerCallback):
 
 @ALL_OPTIONS
 def test_every_option_learns_the_small_corpus(make_trainer, settings):
-    trainer = make_trainer(num_train_epochs=12, **settings)
+    trainer = make_trainer(num_train_epochs=20, **settings)
     before = trainer.evaluate()
     trainer.train()
     after = trainer.evaluate()
-    assert after["eval_nDCG@5"] > before["eval_nDCG@5"] + 0.1
+    assert after["eval_nDCG@5"] > before["eval_nDCG@5"] + 0.25
     assert after["eval_loss"] < 0.65 * before["eval_loss"]
 
 

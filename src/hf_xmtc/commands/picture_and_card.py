@@ -43,7 +43,8 @@ def _attempt(write: Callable[[], Any], path: Path, remedy: str) -> None:
     except Exception as error:  # of any kind: hours of training stand behind the rest of the folder
         path.unlink(missing_ok=True)
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-            raise  # room can be made, and the same command then writes it
+            # Room can be made, and the same command then writes it.
+            raise OSError(error.errno, error.strerror, str(path)) from error
         logger.warning(
             f"{path.name} could not be written ({type(error).__name__}: {error}). The model is complete without it; {remedy}.",
             exc_info=True,
