@@ -1,4 +1,4 @@
-"""The README's Python runs, and its commands name scripts, subcommands and options that exist."""
+"""The Python of README and docs runs; their commands name scripts, subcommands and options that exist, their links files."""
 
 import json
 import re
@@ -20,23 +20,40 @@ from hf_xmtc.cli import main as cli
 from small_laco import save_generator, save_small_laco
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "scripts" / "results" / "README.md")
+}
+# A part of every Python block, by the test that runs it.
+EXAMPLES = {
+    "tag": "[{'label': 'role::program'",
+    "write_data": "import pandas",
+    "train": "XMTCTrainer(",
+    "label_head": "LabelHead(",
+    "words_family": "AttentionXMLConfig.for_tokenizer",
+    "explain": "tagger.explain(",
+    "label_sets": 'threshold="model"',
+    "label_pairs": "conditional_probabilities",
+    "candidates": "CandidateGenerator.from_pretrained",
+    "metrics": "precision_at_k(top_labels, positives, 3)",
+    "open": "output.top_labels[0]",
+}
 # Each script does what a subcommand of `hf-xmtc` does.
 SCRIPTS = {"scripts/train.py": "train", "scripts/predict.py": "predict", "scripts/push_to_hub.py": "push"}
 
 
 def blocks_of(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```$", "\n".join(PAGES.values()), flags=re.DOTALL | re.MULTILINE)
 
 
-def block_with(text: str) -> str:
-    (block,) = [block for block in blocks_of("python") if text in block]
+def example(name: str) -> str:
+    (block,) = [block for block in blocks_of("python") if EXAMPLES[name] in block]
     return block
 
 
 def with_changes(block: str, changes: dict[str, str]) -> str:
     for old, new in changes.items():
-        assert block.count(old) == 1, f"the README has changed: {old}"
+        assert block.count(old) == 1, f"the example has changed: {old}"
         block = block.replace(old, new)
     return block
 
@@ -56,12 +73,27 @@ def run(tmp_path, monkeypatch, modules_cache):
 
 
 def test_every_python_example_is_run_by_one_of_these_tests():
-    assert len(blocks_of("python")) == README.count("```python") == 7
+    tests = Path(__file__).read_text("utf-8")
+    assert all(f'example("{name}")' in tests for name in EXAMPLES)
+    named = [[name for name, part in EXAMPLES.items() if part in block] for block in blocks_of("python")]
+    assert sorted(name for (name,) in named) == sorted(EXAMPLES)
+    assert len(named) == sum(text.count("```python") for text in PAGES.values())
+
+
+def test_the_readme_is_short():
+    lines = PAGES["README.md"].splitlines()
+    assert len(lines) <= 200 and max(map(len, lines)) <= 120
+
+
+def test_links_between_pages_lead_to_files():
+    for page, text in PAGES.items():
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", text):
+            assert (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
 
 
 def test_the_label_head_example_gives_gradients_and_the_best_labels(run):
     names = run(
-        with_changes(block_with("LabelHead"), {"num_labels=100_000": "num_labels=1_000", "randint(100_000": "randint(1_000"})
+        with_changes(example("label_head"), {"num_labels=100_000": "num_labels=1_000", "randint(100_000": "randint(1_000"})
     )
     assert names["hidden"].grad.abs().sum() > 0 and names["head"].output.weight.grad.shape == (1_000, 512)
     assert names["scores"].shape == names["label_ids"].shape == (32, 10)
@@ -69,9 +101,8 @@ def test_the_label_head_example_gives_gradients_and_the_best_labels(run):
 
 def test_the_pipeline_example_gives_what_it_shows(run, tiny_model_folder):
     changes = {'"outputs/demo-bertxml"': repr(str(tiny_model_folder))}
-    example = with_changes(block_with("outputs/demo-bertxml"), changes)
-    example = with_changes(example, {"\ntagger(": "\nanswers = tagger("})
-    answers = run(example)["answers"]
+    block = with_changes(example("tag"), {**changes, "\ntagger(": "\nanswers = tagger("})
+    answers = run(block)["answers"]
     assert len(answers) == 5 and all({"label", "score"} <= set(answer) for answer in answers)
     scores = [answer["score"] for answer in answers]
     assert scores == sorted(scores, reverse=True)
@@ -84,7 +115,7 @@ def test_the_explanation_example_weighs_the_words_and_draws_them(run, tmp_path):
     )
     AttentionXMLForXMTC(config).save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    names = run(with_changes(block_with("tagger.explain("), {'"outputs/attentionxml"': repr(str(tmp_path / "model"))}))
+    names = run(with_changes(example("explain"), {'"outputs/attentionxml"': repr(str(tmp_path / "model"))}))
     found = names["explanation"]
     assert found.label == "interface::x11" and found.kind == "attention" and len(found.tokens) == 12
     assert sum(token.weight for token in found.tokens) == pytest.approx(1.0, abs=1e-5)
@@ -96,7 +127,7 @@ def test_the_example_of_a_model_of_candidates_answers_with_them(run, tmp_path):
     folder = tmp_path / "outputs" / "laco"
     save_small_laco(folder, texts, "abcd", num_candidates=3)
     generator = save_generator(folder, texts, [[0], [0, 1], [1, 2], [3]], num_labels=4)
-    names = run(block_with("CandidateGenerator"))
+    names = run(example("candidates"))
     found, _ = generator.candidates(["a fast window manager for the X Window System, written in C"], 3)
     answer = names["tagger"]("a fast window manager for the X Window System, written in C")
     assert {entry["label"] for entry in answer} == {"abcd"[label] for label in found[0]}
@@ -106,17 +137,46 @@ def test_the_example_of_what_labels_say_of_each_other_gives_probabilities(run, t
     names = ["interface::x11", "implemented-in::c", "role::program"]
     save_small_laco(tmp_path / "outputs" / "laco", ["a fast window manager"], names, auxiliary_task="both")
     changes = {"model.conditional": "known = model.conditional", "model.pair": "pair = model.pair"}
-    found = run(with_changes(block_with("conditional_probabilities"), changes))
+    found = run(with_changes(example("label_pairs"), changes))
     assert found["known"].shape == (1, 3) and found["pair"].shape == (1, 1) and 0 < float(found["pair"]) < 1
 
 
 def test_the_data_example_writes_a_split_that_can_be_loaded(run, tmp_path):
     (tmp_path / "mydata").mkdir()
-    run(block_with("import pandas"))
+    run(example("write_data"))
     data = load_xmtc_dataset("mydata", validation_fraction=0)
     (row,) = data["train"]
     names = label_info_of(data).names
     assert row["text"] == "cheap flights to Rome" and [names[label_id] for label_id in row["labels"]] == ["travel", "italy"]
+
+
+def test_the_example_of_label_sets_answers_by_rank_and_by_threshold(run, tiny_model_folder):
+    changes = {
+        '"outputs/demo-bertxml"': repr(str(tiny_model_folder)),
+        "tagger(text, top_k": "best = tagger(text, top_k",
+        "tagger(text, threshold=0.5)": "above = tagger(text, threshold=0.5)",
+        'tagger(text, threshold="model")': 'chosen = tagger(text, threshold="model")',
+    }
+    names = run(with_changes(example("label_sets"), changes))
+    assert len(names["best"]) == 3 and names["above"] == names["chosen"]  # thresholds that were not tuned are 0.5
+    assert all(answer["score"] > 0.5 for answer in names["above"])
+
+
+def test_the_example_of_opening_a_folder_names_the_best_labels(run, tiny_model_folder):
+    block = example("open").replace('"outputs/demo-bertxml"', repr(str(tiny_model_folder)))
+    names = run(with_changes(block, {"\n[model.config": "\nlabels = [model.config"}))
+    assert len(names["labels"]) == 5 and set(names["labels"]) <= set(names["model"].config.label_names)
+
+
+def test_the_example_of_a_family_of_words_starts_biases_at_frequencies(run):
+    names = run(example("words_family"))
+    bias = names["model"].label_head.label_bias
+    assert bias.shape == (572,) and bias.max() < 3 and bias.min() < -6
+
+
+def test_the_example_of_metrics_prints_what_it_says(run, capsys):
+    run(example("metrics"))
+    assert capsys.readouterr().out.split()[:1] == ["0.5"] and "# 0.5 0.709…" in example("metrics")
 
 
 def test_the_training_example_runs_from_the_data_to_a_saved_model(run, tmp_path, capsys):
@@ -125,7 +185,7 @@ def test_the_training_example_runs_from_the_data_to_a_saved_model(run, tmp_path,
         "BertXMLConfig(label_names": f"BertXMLConfig({sizes}label_names",
         "num_train_epochs=5": "max_steps=1, use_cpu=True",
     }
-    names = run(with_changes(block_with("XMTCTrainer("), changes))
+    names = run(with_changes(example("train"), changes))
     assert names["trainer"].state.global_step == 1
     assert "eval_nDCG@5" in capsys.readouterr().out
     folder = tmp_path / "outputs" / "by-hand" / "model"
@@ -140,7 +200,7 @@ def test_the_training_example_runs_from_the_data_to_a_saved_model(run, tmp_path,
 
 
 def commands() -> list[tuple[str, list[str]]]:
-    """Subcommand and options of every line in the README that runs a script or ``hf-xmtc``."""
+    """Subcommand and options of every line in README and docs that runs a script or ``hf-xmtc``."""
     found = []
     for line in "\n".join(blocks_of("bash")).replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
@@ -155,15 +215,16 @@ def commands() -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_every_script_of_the_readme_and_its_subcommand_are_there():
+def test_every_script_and_subcommand_that_is_named_is_there():
     assert {command for command, _ in commands()} == set(SCRIPTS.values())
-    assert set(re.findall(r"`hf-xmtc (\w+)`", README)) == set(SCRIPTS.values())
-    for path in re.findall(r"\b(?:scripts|notebooks|src|tests)/[\w./-]*\w", README):
+    text = "\n".join(PAGES.values())
+    assert set(re.findall(r"`hf-xmtc (\w+)`", text)) == set(SCRIPTS.values())
+    for path in re.findall(r"(?<![\w./])(?:scripts|notebooks|src|tests|docs)/[\w./-]*\w", text):
         assert (ROOT / path).exists(), path
 
 
 @pytest.mark.parametrize("command", SCRIPTS.values())
-def test_every_option_in_the_readme_is_one_of_the_command(command, capsys):
+def test_every_option_that_is_named_is_one_of_the_command(command, capsys):
     with pytest.raises(SystemExit) as ended:
         cli([command, "--help"])
     assert ended.value.code == 0
