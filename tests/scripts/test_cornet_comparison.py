@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-import reproduce
+import run_tables
 from cornet_comparison import write_comparison
 from pair_gains import DataSetResults, Gain, gains_of
-from result_table import METRICS, Line, RowResults
+from table_layout import METRICS, Line, RowResults
 from tables import COMPARISONS, TABLES, Comparison, Row, Table
 
 LINE = Line("tab:blue", "solid")
@@ -141,7 +141,7 @@ def test_a_comparison_makes_its_tables_and_then_compares_them(tmp_path, monkeypa
         done.append((table.name, row.name, seed, work_dir.name))
         return run(seed, 0.5 + 0.01 * (row.name == "cornet"), [0.1, 0.4])
 
-    monkeypatch.setattr(reproduce, "run_row", note)
+    monkeypatch.setattr(run_tables, "run_row", note)
     arguments = [
         "--table",
         "toys",
@@ -152,12 +152,12 @@ def test_a_comparison_makes_its_tables_and_then_compares_them(tmp_path, monkeypa
         "--results_dir",
         str(tmp_path / "out"),
     ]
-    reproduce.main([*arguments, "--datasets", "two"])
+    run_tables.main([*arguments, "--datasets", "two"])
     assert done == [("two", "base", 1, "two"), ("two", "cornet", 1, "two")]
     assert "+1.00" in (tmp_path / "out" / "toys-cpu.md").read_text(encoding="utf-8")
-    reproduce.main(arguments)
+    run_tables.main(arguments)
     assert done[2:] == [("one", "base", 1, "one"), ("one", "cornet", 1, "one")]  # what is there is not run again
     with pytest.raises(SystemExit, match="no data set three here, but one, two"):
-        reproduce.main([*arguments, "--datasets", "three"])
+        run_tables.main([*arguments, "--datasets", "three"])
     with pytest.raises(SystemExit, match="This comparison has no scale large, but cpu, paper"):
-        reproduce.main([*arguments, "--scale", "large"])
+        run_tables.main([*arguments, "--scale", "large"])

@@ -16,7 +16,7 @@ from hf_xmtc import XMTCTrainer
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [
-    *sorted((ROOT / "scripts").glob("*.py")),
+    *sorted((ROOT / "scripts").rglob("*.py")),
     *sorted((ROOT / "notebooks").glob("*.ipynb")),
     *sorted((ROOT / "src" / "hf_xmtc" / "commands").glob("*.py")),
 ]

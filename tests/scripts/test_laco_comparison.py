@@ -3,7 +3,7 @@ import json
 
 from laco_comparison import write_laco_comparison
 from pair_gains import DataSetResults
-from result_table import SET_METRICS, Line, RowResults
+from table_layout import SET_METRICS, Line, RowResults
 from tables import COMPARISONS, LACO_MODELS
 
 TITLES = {name: title for name, title, _ in LACO_MODELS}

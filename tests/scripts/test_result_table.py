@@ -5,18 +5,8 @@ import json
 
 import pytest
 
-from result_table import (
-    METRICS,
-    SET_METRICS,
-    Line,
-    RowResults,
-    Shown,
-    as_json,
-    columns_of,
-    markdown,
-    plot_validation_curves,
-    write_table,
-)
+from result_table import as_json, columns_of, markdown, plot_validation_curves, write_table
+from table_layout import METRICS, SET_METRICS, Line, RowResults, TableLayout
 
 
 def result(seed, value, seconds=100.0, curve=(), **train):
@@ -196,9 +186,9 @@ def test_a_table_of_sets_has_its_metrics_and_the_lowest_hamming_loss_is_bold(tmp
         found["dataset"]["num_distinct_sets"] = 1392
         return found
 
-    shown = Shown(SET_METRICS, "micro_f1")
+    layout = TableLayout(SET_METRICS, "micro_f1")
     text = write_table(
-        "T", [row("a", [run(0.7, 0.02, 1.5, 300)]), row("b", [run(0.6, 0.01, 2.5, 310)])], tmp_path / "t", shown
+        "T", [row("a", [run(0.7, 0.02, 1.5, 300)]), row("b", [run(0.6, 0.01, 2.5, 310)])], tmp_path / "t", layout
     )
     heading = [cell.strip() for cell in text.splitlines()[2].strip("|").split("|")]
     a, b = (dict(zip(heading, [title, *cells(text, title)[1:]], strict=True)) for title in "AB")
@@ -228,6 +218,6 @@ def test_what_the_parts_of_a_model_of_candidates_are_worth_stands_below_it():
 
 def test_how_well_training_documents_are_fitted_has_a_column_where_it_was_measured():
     with_both = result(1, 0.5, label_dependency_kl=0.25)
-    text = markdown("T", [row("a", [with_both]), row("b", [result(1, 0.3)])], shown=Shown(("P@1",)))
+    text = markdown("T", [row("a", [with_both]), row("b", [result(1, 0.3)])], layout=TableLayout(("P@1",)))
     assert text.splitlines()[2].startswith("| model | P@1 | KL, training |")
     assert cells(text, "A")[2] == "0.25" and cells(text, "B")[2] == "–"

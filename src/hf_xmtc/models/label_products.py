@@ -2,7 +2,7 @@
 
 They give the numbers of `torch.mm` up to rounding. For float32 on CPUs they go through oneDNN, as 1 × 1 convolutions over n places
 with d channels: with a few dozen documents the BLAS in torch's CPU builds takes about twice as long (measured on AMD Zen 5;
-``scripts/benchmark_label_head.py`` measures both). Other devices and types are left to `torch.mm`. None of them has a
+``scripts/benchmarks/label_head_speed.py`` measures both). Other devices and types are left to `torch.mm`. None of them has a
 gradient: call them where none is recorded.
 """
 

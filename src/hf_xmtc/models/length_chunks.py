@@ -17,7 +17,7 @@ __all__ = ["CHUNK_TOKENS", "chunk_borders", "read_in_chunks"]
 
 Read = TypeVar("Read", bound=tuple[Tensor | None, ...])
 
-# Tokens whose padding is worth one more chunk. Measured on a CPU (`scripts/batch_comparison.py`); that of a GPU, which is idle in small
+# Tokens whose padding is worth one more chunk. Measured on a CPU (`scripts/reproduction/batch_comparison.py`); that of a GPU, which is idle in small
 # batches, is an estimate.
 CHUNK_TOKENS = {"cpu": 256, "other": 2**14}
 

@@ -10,8 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hf_xmtc.commands.json_files import write_json
-from pair_gains import INTERVAL, REACHED, DataSetResults, PairGains, gain_table, gains_of, note_on_curves
-from result_table import CURVE_METRIC, draw_curves
+from pair_gains import CONVERGENCE_LEVEL, INTERVAL, DataSetResults, PairGains, gain_table, gains_of, note_on_curves
+from result_table import draw_curves
+from table_layout import CURVE_METRIC
 from tables import Comparison
 
 __all__ = ["write_comparison"]
@@ -43,7 +44,7 @@ def _markdown(
 ) -> str:
     parts = [
         f"# {comparison.title}",
-        f"What CorNet adds on the test split, in points of 100: mean over pairs of runs with the same seed, {INTERVAL}. Steps: until the validation curve reaches {REACHED:.0%} of the best {CURVE_METRIC} of the model without CorNet, "
+        f"What CorNet adds on the test split, in points of 100: mean over pairs of runs with the same seed, {INTERVAL}. Steps: until the validation curve reaches {CONVERGENCE_LEVEL:.0%} of the best {CURVE_METRIC} of the model without CorNet, "
         "without → with CorNet.",
     ]
     for of in results:

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from data_cuts import with_label_names
-from result_table import RANKINGS, SET_METRICS, Line, Shown
+from table_layout import RANKINGS, SET_METRICS, Line, TableLayout
 
 __all__ = ["COMPARISONS", "TABLES", "Comparison", "Row", "Table"]
 
-SCRIPTS = Path(__file__).resolve().parent
+SCRIPTS = Path(__file__).resolve().parents[1]
+LINEAR_PEER = "reproduction/linear_peer.py"
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Row:
         name: Name of its result files, and of its recipe ``scripts/recipes/<table>/<name>.yaml``.
         title: First cell of the line.
         line: How its validation curve is drawn.
-        script: Script that trains it: ``train.py``, ``dense_peer.py`` with the same arguments, or ``linear_peer.py``.
+        script: Script that trains it: ``train.py``, ``reproduction/dense_peer.py`` with the same arguments, or `LINEAR_PEER`.
         seeded: Whether the seed changes anything; if not, there is one run.
         backbone_package: PyPI package whose folder ``model`` is the pretrained encoder; the row is skipped without it.
     """
@@ -34,7 +35,7 @@ class Row:
 
     @property
     def has_recipe(self) -> bool:
-        return self.script != "linear_peer.py"
+        return self.script != LINEAR_PEER
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Table:
         recipes: Folder of their recipes.
         word_vectors: Whether the families of words start from pretrained vectors, which must be given then.
         label_names: Column of the labels' names; by default ``name``.
-        shown: Columns and curve.
+        layout: Columns and curve.
         not_compared: Names of rows whose differences to others would mean nothing; a remark says why.
         remarks: What is to be said below the table.
     """
@@ -61,7 +62,7 @@ class Table:
     recipes: Path
     word_vectors: bool = False
     label_names: str | None = None
-    shown: Shown = RANKINGS
+    layout: TableLayout = RANKINGS
     not_compared: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -108,7 +109,7 @@ class Comparison:
     remarks: tuple[str, ...] = ()
 
 
-SVM = Row("svm", "Linear SVM (TF-IDF)", Line("tab:gray", "dashed"), script="linear_peer.py", seeded=False)
+SVM = Row("svm", "Linear SVM (TF-IDF)", Line("tab:gray", "dashed"), script=LINEAR_PEER, seeded=False)
 # Pairs with and without CorNet share a colour; the model with CorNet has the solid line.
 MODELS = (
     Row("xmlcnn", "XML-CNN", Line("tab:green", "dotted")),
@@ -157,8 +158,8 @@ def _on(dataset: str, title: str, rows: tuple[Row, ...], **settings: Any) -> Tab
 
 def _sets_on(name: str, dataset: str, title: str, rows: tuple[Row, ...], **said: tuple[str, ...]) -> Table:
     """A table of predicted sets, with LACO's metrics; its curves are figure 3 of LACO."""
-    shown = Shown(SET_METRICS, "micro_f1")
-    return Table(name, title, dataset, rows, SCRIPTS / "recipes" / name, shown=shown, **said)
+    layout = TableLayout(SET_METRICS, "micro_f1")
+    return Table(name, title, dataset, rows, SCRIPTS / "recipes" / name, layout=layout, **said)
 
 
 def _published(dataset: str, title: str, *rows: Row) -> Table:
@@ -232,7 +233,7 @@ TABLES = {
                 "dense",
                 "the usual way: (B, L) logits and targets, AdamW",
                 Line("tab:gray", "dashed"),
-                script="dense_peer.py",
+                script="reproduction/dense_peer.py",
             ),
             Row("blocks", "label blocks, AdamW", Line("tab:blue", "solid")),
             Row("blocks-adam-in-backward", "label blocks, Adam in backward", Line("tab:green", "solid")),

@@ -2,17 +2,13 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hf_xmtc.commands.config_overrides import read_overrides
+from table_layout import KL, SPLIT, RowResults
 
-if TYPE_CHECKING:
-    from result_table import RowResults
+__all__ = ["notes_on"]
 
-__all__ = ["KL", "SPLIT", "notes_on"]
-
-SPLIT = "test"
-KL = "label_dependency_kl"
 RECALL, CANDIDATES = "candidate_recall", "num_candidates"
 # What dense_peer.py has found out about its run.
 GRADIENTS = "first_step_gradient_difference"
@@ -23,7 +19,7 @@ DOCUMENT_LIMITS = {
 }
 
 
-def notes_on(rows: Sequence["RowResults"]) -> list[str]:
+def notes_on(rows: Sequence[RowResults]) -> list[str]:
     """Data, settings and machine behind the numbers, and which runs are missing."""
     runs = [run for row in rows for run in row.runs]
     sizes = runs[0]["dataset"]
@@ -64,7 +60,7 @@ def notes_on(rows: Sequence["RowResults"]) -> list[str]:
     return notes
 
 
-def _notes_on_data(rows: Sequence["RowResults"]) -> list[str]:
+def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
     runs, notes = [run for row in rows for run in row.runs], []
     for setting, documents in DOCUMENT_LIMITS.items():
         if any(run["recipe"].get(setting) for run in runs):
@@ -105,12 +101,12 @@ def _limit(recipe: Mapping[str, Any]) -> str:
     return f"a score above {read_overrides(recipe.get('config_overrides')).get('decision_threshold', 0.5)}"
 
 
-def _note_on_shares(row: "RowResults") -> str:
+def _note_on_shares(row: RowResults) -> str:
     shares = _distinct(row.runs, "train", "generator_share")
     return f" Votes count in the scores by a share of {shares}, chosen on validation." if shares else ""
 
 
-def _by_value(rows: Sequence["RowResults"], setting: str) -> str:
+def _by_value(rows: Sequence[RowResults], setting: str) -> str:
     """A setting of the recipes, and where it differs the rows that have each value."""
     titles: dict[str, list[str]] = {}
     for row in rows:

@@ -5,21 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from result_table import (
-    CURVE_METRIC,
-    HEADINGS,
-    LOWER_IS_BETTER,
-    METRICS,
-    NOT_PER_CENT,
-    RANKINGS,
-    RowResults,
-    Shown,
-    mean_curve,
-)
+from result_table import mean_curve
+from table_layout import CURVE_METRIC, HEADINGS, LOWER_IS_BETTER, METRICS, NOT_PER_CENT, RANKINGS, RowResults, TableLayout
 
 __all__ = [
+    "CONVERGENCE_LEVEL",
     "INTERVAL",
-    "REACHED",
     "DataSetResults",
     "Gain",
     "PairGains",
@@ -30,7 +21,7 @@ __all__ = [
 ]
 
 # Convergence is measured by the steps to this share of the best value that the first row reaches.
-REACHED = 0.95
+CONVERGENCE_LEVEL = 0.95
 # What ± means in a comparison.
 INTERVAL = (
     "± half of the 95 % t interval of that mean (of three seeds 2.5 standard deviations, of two 9). A difference holds where the interval "
@@ -99,7 +90,7 @@ class PairGains:
         other: Title of the second.
         seeds: Seeds that both rows have.
         gains: Metric → differences over these seeds, in points of 100 where the metric is a share.
-        steps: Steps until the mean validation curve reaches `REACHED` of the best value of the first row, of the first and of the
+        steps: Steps until the mean validation curve reaches `CONVERGENCE_LEVEL` of the best value of the first row, of the first and of the
             second; None where it never does.
     """
 
@@ -110,7 +101,7 @@ class PairGains:
     steps: tuple[int | None, int | None]
 
 
-def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]], shown: Shown = RANKINGS) -> list[PairGains]:
+def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]], layout: TableLayout = RANKINGS) -> list[PairGains]:
     """The gains of all pairs that have runs of a common seed."""
     found, there = [], {row.name for row in results.rows}
     for first, second in pairs:
@@ -121,7 +112,9 @@ def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]], shown: S
         if not (seeds := sorted(runs[0].keys() & runs[1].keys())):
             continue
         metrics = [
-            metric for metric in shown.metrics if all(metric in run["metrics"]["test"] for of in runs for run in of.values())
+            metric
+            for metric in layout.metrics
+            if all(metric in run["metrics"]["test"] for of in runs for run in of.values())
         ]
         gains = {
             metric: Gain.of(
@@ -132,8 +125,8 @@ def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]], shown: S
             )
             for metric in metrics
         }
-        curves = [mean_curve([of[seed] for seed in seeds], shown.curve) for of in runs]
-        goal = REACHED * max((value for _, value in curves[0]), default=float("inf"))
+        curves = [mean_curve([of[seed] for seed in seeds], layout.curve) for of in runs]
+        goal = CONVERGENCE_LEVEL * max((value for _, value in curves[0]), default=float("inf"))
         steps = tuple(next((step for step, value in curve if value >= goal), None) for curve in curves)
         found.append(PairGains(base.title, other.title, seeds, gains, steps))
     return found

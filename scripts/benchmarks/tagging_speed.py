@@ -1,4 +1,4 @@
-"""Measure what tagging a text costs: ``python scripts/benchmark_tagging.py --model FOLDER --input FILE``.
+"""Measure what tagging a text costs: ``python scripts/benchmarks/tagging_speed.py --model FOLDER --input FILE``.
 
 Texts are tagged as ``hf-xmtc predict`` does, in batches, after some that are not counted. The time is that of this process's cores, so
 that other work on the machine does not count; with one thread it is what a text takes on one core. ``<output>.json`` holds the measurement,
@@ -14,12 +14,12 @@ from typing import Any
 import torch
 import transformers
 
-from benchmark_label_head import machine_description
 from hf_xmtc.commands.document_files import DocumentFile
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.model_opening import choose_max_length, open_generator, open_model
 from hf_xmtc.commands.predict import predict_texts
 from hf_xmtc.commands.processes import peak_memory_mb
+from machine import machine_description
 
 __all__ = ["main", "measure"]
 
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="Model folder, or id on the Hub.")
     parser.add_argument("--input", required=True, help="Texts, as for hf-xmtc predict.")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "benchmark_tagging")
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "results" / "benchmark_tagging")
     parser.add_argument("--num_texts", type=int, default=512)
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1)

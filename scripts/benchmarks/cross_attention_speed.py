@@ -1,4 +1,4 @@
-"""Measure LACO's cross attention against one that keeps every filter's answers: ``python scripts/benchmark_cross_attention.py``.
+"""Measure LACO's cross attention against one that keeps every filter's answers: ``python scripts/benchmarks/cross_attention_speed.py``.
 
 The plain way is that of the authors' code: a convolution over similarities (B, D, L) gives (B, C, D, L), of which autograd keeps all and
 sends a gradient through all, though only the strongest answer of a token has one. The ways take turns in one process; memory is measured
@@ -17,11 +17,10 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from benchmark_label_head import machine_description
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.models.cross_attention import CrossAttention
-from training_memory import in_new_process
+from machine import in_new_process, machine_description
 
 __all__ = ["CASES", "Case", "main", "measure"]
 
@@ -63,7 +62,9 @@ CASES = (
 def main(arguments: list[str] | None = None) -> None:
     """Measure all cases and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "benchmark_cross_attention")
+    parser.add_argument(
+        "--output", type=Path, default=Path(__file__).resolve().parents[1] / "results" / "benchmark_cross_attention"
+    )
     parser.add_argument("--repeats", type=int, default=5, help="Steps of each way; the median counts.")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(arguments)

@@ -12,17 +12,18 @@ import yaml
 
 import cornet_comparison
 import laco_comparison
-import reproduce
+import run_tables
 from hf_xmtc import BertXMLConfig
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.recipe import parse_recipe
 from paper_values import paper_values
-from reproduce import missing_runs, run_row, run_table
-from result_table import METRICS, TRAIN_KL, Line, as_json, markdown
+from result_table import as_json, markdown
+from run_tables import missing_runs, run_row, run_table
+from table_layout import METRICS, TRAIN_KL, Line
 from tables import COMPARISONS, TABLES, Row, Table
 
-RECIPES = sorted((Path(reproduce.__file__).parent / "recipes").rglob("*.yaml"))
-RESULTS = Path(reproduce.__file__).parent / "results"
+RECIPES = sorted((Path(run_tables.__file__).parent / "recipes").rglob("*.yaml"))
+RESULTS = Path(run_tables.__file__).parent / "results"
 LINE = Line("tab:blue", "solid")
 
 
@@ -31,7 +32,7 @@ def table(tmp_path):
     """A table of a row with seeds and one without; its recipe holds two settings."""
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "model.yaml").write_text("learning_rate: 0.001\nnum_cls_tokens: 5\n", encoding="utf-8")
-    rows = (Row("svm", "SVM", LINE, script="linear_peer.py", seeded=False), Row("model", "Model", LINE))
+    rows = (Row("svm", "SVM", LINE, script="reproduction/linear_peer.py", seeded=False), Row("model", "Model", LINE))
     return Table("toy", "Toy", "demo", rows, recipes=tmp_path / "recipes")
 
 
@@ -60,7 +61,7 @@ def runs_done(monkeypatch):
         done.append((row.name, seed))
         return finished(row, seed, **RECIPE)
 
-    monkeypatch.setattr(reproduce, "run_row", note)
+    monkeypatch.setattr(run_tables, "run_row", note)
     return done
 
 
@@ -128,7 +129,7 @@ def test_results_of_another_recipe_are_refused(table, tmp_path, runs_done):
     ids=["added", "taken out of the training arguments", "taken out of the model's settings"],
 )
 def test_a_setting_added_to_a_recipe_or_taken_out_of_it_is_a_change(table, tmp_path, runs_done, settings, used, message):
-    reproduce.write_json(tmp_path / "results" / "model-seed1.json", finished(table.rows[1], 1, **used))
+    run_tables.write_json(tmp_path / "results" / "model-seed1.json", finished(table.rows[1], 1, **used))
     (table.recipes / "model.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     with pytest.raises(ValueError, match=rf"model-seed1.json .* than model.yaml: {message}\. Delete the result"):
         run_table(table, ["model"], [1, 2], tmp_path / "results", tmp_path / "work")
@@ -147,7 +148,7 @@ def test_runs_of_a_row_with_different_recipes_are_refused_whether_or_not_the_rec
     table, tmp_path, runs_done
 ):
     other = finished(table.rows[1], 1, **RECIPE, processes=2)
-    reproduce.write_json(tmp_path / "results" / "model-seed1.json", other)
+    run_tables.write_json(tmp_path / "results" / "model-seed1.json", other)
     message = "processes is 2 in model-seed1.json and None in model-seed2.json. Delete the one that is out of date"
     with pytest.raises(ValueError, match=message):
         run_table(table, ["model"], [1, 2, 3], tmp_path / "results", tmp_path / "work")
@@ -159,7 +160,7 @@ def test_rows_on_different_data_are_refused(table, tmp_path):
     results = tmp_path / "results"
     for row, fingerprint in zip(table.rows, ("one", "two"), strict=True):
         result = finished(row, 1, **(RECIPE if row.seeded else {}), dataset_fingerprint=fingerprint)
-        reproduce.write_json(results / ("model-seed1.json" if row.seeded else "svm.json"), result)
+        run_tables.write_json(results / ("model-seed1.json" if row.seeded else "svm.json"), result)
     with pytest.raises(ValueError, match="dataset_fingerprint is 'one' in svm.json and 'two' in model-seed1.json. Delete"):
         run_table(table, ["svm", "model"], [1], results, tmp_path / "work")
     assert not (tmp_path / "toy.md").exists()
@@ -183,7 +184,7 @@ def test_word_vectors_are_given_to_the_families_of_words_alone(table, tmp_path, 
         commands.append(command)
         return SimpleNamespace(returncode=1)
 
-    monkeypatch.setattr(reproduce.subprocess, "run", stop)
+    monkeypatch.setattr(run_tables.subprocess, "run", stop)
     for name in ("words", "model"):
         with pytest.raises(RuntimeError, match="ended with exit code 1"):
             run_table(table, [name], [1], tmp_path / "results", tmp_path / "work", word_vectors=tmp_path / "glove.txt")
@@ -203,7 +204,7 @@ def test_every_published_value_belongs_to_a_row_of_its_table(table):
     published = paper_values(table.dataset)
     assert set(published) <= {row.name for row in table.rows}
     for paper, values in published.values():
-        assert paper in ("CorNet", "AttentionXML", "LACO") and set(values) <= {*table.shown.metrics, TRAIN_KL}
+        assert paper in ("CorNet", "AttentionXML", "LACO") and set(values) <= {*table.layout.metrics, TRAIN_KL}
         if paper == "LACO":  # a few wrong cells of many, and rare labels harder than frequent ones
             assert values.get("hamming_loss", 0) < 3 and values["macro_f1"] < values["micro_f1"]
             continue
@@ -239,7 +240,7 @@ def test_recipes_are_understood(path, tmp_path):
     recipe = parse_recipe(arguments)
     found = {**recipe.to_dict(), "dataset": recipe.data.dataset}
     assert {name: found[name] for name in settings} == settings
-    reproduce._refuse_changed_recipe(path, "result.json", recipe.to_dict())  # what a run of it writes down is this recipe
+    run_tables._refuse_changed_recipe(path, "result.json", recipe.to_dict())  # what a run of it writes down is this recipe
     assert "#" not in json.dumps(settings)  # a comment without a space before it would be part of its value
     config_class, _ = family_named(settings["model_family"])
     assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings.get(
@@ -250,7 +251,7 @@ def test_recipes_are_understood(path, tmp_path):
 @pytest.mark.parametrize("dataset", ["eurlex-4k", "amazoncat-13k", "wiki-500k"])
 @pytest.mark.parametrize("row", ["bertxml", "cornet-bertxml"])
 def test_recipes_of_bertxml_have_the_numerics_of_the_authors(dataset, row, tmp_path):
-    path = Path(reproduce.__file__).parent / "recipes" / dataset / f"{row}.yaml"
+    path = Path(run_tables.__file__).parent / "recipes" / dataset / f"{row}.yaml"
     settings = parse_recipe(["--config", str(path), "--output_dir", str(tmp_path), "--dataset", "x"]).model.config_settings()
     ours, authors = BertXMLConfig(num_labels=3, **settings), BertXMLConfig.reproduction(num_labels=3)
     for field in (
@@ -293,12 +294,12 @@ def test_every_neural_row_has_a_recipe_and_the_other_way_round(table):
 @pytest.mark.parametrize("name", [name for name in TABLES if (RESULTS / f"{name}.md").exists()])
 def test_pages_are_what_their_results_make(name):
     table = TABLES[name]
-    reproduce._refuse_mixed_results(table, RESULTS / name)  # and their recipes are those of today
-    found = reproduce.results_of(table, [1, 2, 3], RESULTS / name)
-    page = markdown(table.title, found.rows, f"{name}.png", table.shown, table.remarks)
+    run_tables._refuse_mixed_results(table, RESULTS / name)  # and their recipes are those of today
+    found = run_tables.results_of(table, [1, 2, 3], RESULTS / name)
+    page = markdown(table.title, found.rows, f"{name}.png", table.layout, table.remarks)
     assert (RESULTS / f"{name}.md").read_text(encoding="utf-8") == page
     assert json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) == as_json(
-        table.title, found.rows, table.shown
+        table.title, found.rows, table.layout
     )
 
 
@@ -307,7 +308,7 @@ def test_pages_of_comparisons_are_what_their_results_make(name, tmp_path, monkey
     comparison = COMPARISONS[name]
     module = laco_comparison if comparison.of_sets else cornet_comparison
     monkeypatch.setattr(module, "_plot", lambda *arguments: None)
-    found = [reproduce.results_of(TABLES[table], [1, 2, 3], RESULTS / table) for table in comparison.tables["cpu"]]
+    found = [run_tables.results_of(TABLES[table], [1, 2, 3], RESULTS / table) for table in comparison.tables["cpu"]]
     write = module.write_laco_comparison if comparison.of_sets else module.write_comparison
     page = write(comparison, found, tmp_path / f"{name}-cpu")
     assert (RESULTS / f"{name}-cpu.md").read_text(encoding="utf-8") == page
@@ -406,7 +407,7 @@ def test_one_run_of_a_row(tmp_path, monkeypatch):
     assert result["train"]["steps"] == 2 and result["train"]["parameters"] > 0 and result["train"]["threads"] >= 1
     assert result["dataset"]["num_labels"] == 572 and result["dataset"]["num_documents"]["train"] == 4563
     assert set(result["versions"]) == {"torch", "transformers", "hf_xmtc"}
-    monkeypatch.setattr(reproduce.subprocess, "run", None)
+    monkeypatch.setattr(run_tables.subprocess, "run", None)
     run_table(table, ["bertxml"], [7], tmp_path / "results", tmp_path / "work")  # what has ended is read, not run again
     assert json.loads((tmp_path / "results" / "bertxml-seed7.json").read_text(encoding="utf-8")) == result
     assert str(tmp_path) not in json.dumps(result) and not math.isnan(result["train"]["seconds"])

@@ -9,7 +9,6 @@ import torch
 
 import authors_structure
 from authors_structure import AuthorsTrainer, authors_settings, dense_logits, image_convolution_logits, packed_states
-from benchmark_training import Plan, Quality, main, run_benchmark
 from dense_peer import dense_loss
 from hf_xmtc.models.configuration_attentionxml import AttentionXMLConfig
 from hf_xmtc.models.configuration_xmlcnn import XMLCNNConfig
@@ -21,7 +20,8 @@ from hf_xmtc.training.trainer import XMTCTrainer
 from small_corpus import write_corpus
 from training_cases import AUTHORS, OUR_LAYERS, OURS, Model, epoch_batches, load_data, sample_batches
 from training_memory import StepSizes, measure_memory
-from training_tables import checks, compare
+from training_page import checks, compare
+from training_speed import Plan, Quality, main, run_benchmark
 
 CNN = Model("xmlcnn", 12, {"embedding_size": 8, "num_filters": 4, "bottleneck_size": 8})
 ATTENTION = Model("attentionxml", 12, {"embedding_size": 8, "hidden_size": 4, "linear_sizes": [4]})

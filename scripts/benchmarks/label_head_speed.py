@@ -1,4 +1,4 @@
-"""Measure the label head against the usual way: ``python scripts/benchmark_label_head.py``, half an hour on two idle cores.
+"""Measure the label head against the usual way: ``python scripts/benchmarks/label_head_speed.py``, half an hour on two idle cores.
 
 Usual is `nn.Linear` with `BCEWithLogitsLoss` on dense targets and Adam, and `torch.topk` on all logits. Every case runs in a new
 process, so that the peak of its memory is its own, and the methods that are compared take turns, so that they share what else goes
@@ -12,8 +12,6 @@ import fnmatch
 import json
 import logging
 import multiprocessing
-import os
-import platform
 import sys
 import time
 import traceback
@@ -30,10 +28,11 @@ from hf_xmtc.commands.processes import usable_cores
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from label_head_cases import METHODS, Case, Effort, measure, needed_gib
 from label_head_comparison import checks, compare, number
+from label_head_page import markdown
 from label_head_plan import FULL, QUICK, Group, Plan, groups_of
-from label_head_tables import markdown
+from machine import machine_description
 
-__all__ = ["machine_description", "main", "run_benchmark"]
+__all__ = ["main", "run_benchmark"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ IMPORTED = ["hf_xmtc.models.modeling_bertxml", "hf_xmtc.tokenization.word_level"
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of ``scripts/benchmark_label_head.py``."""
+    """Entry point of ``scripts/benchmarks/label_head_speed.py``."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="Tiny sizes, to see that everything works.")
     parser.add_argument(
@@ -61,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path(__file__).resolve().parent / "results" / "benchmark_label_head",
+        default=Path(__file__).resolve().parents[1] / "results" / "benchmark_label_head",
         help="Results, without an ending: scripts/results/benchmark_label_head.",
     )
     parser.add_argument("--restart", action="store_true", help="Measure chosen cases anew that are in the results already.")
@@ -288,23 +287,6 @@ def _headline(case: Case, result: Mapping[str, Any]) -> str:
         return f"{result['gflops']['square']:.0f} GFLOP/s at 1024³, {result['gb_per_second']:.1f} GB/s"
     times = {name: value for name, value in result.items() if name.endswith("_ms")}
     return ", ".join(f"{name[:-3]} {number(min(v) if isinstance(v, list) else v)} ms" for name, v in times.items())
-
-
-def machine_description() -> dict[str, Any]:
-    """Processor, cores, memory and GPU, for the record of a benchmark."""
-    processor = platform.processor() or platform.machine()
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            named = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-        processor = named[0] if named else processor
-    machine = {
-        "processor": processor,
-        "cores": usable_cores(),
-        "memory_gib": round(psutil.virtual_memory().total / GIB, 1),
-    }
-    if torch.cuda.is_available():
-        machine["gpu"] = torch.cuda.get_device_name()
-    return machine
 
 
 if __name__ == "__main__":

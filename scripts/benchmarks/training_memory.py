@@ -1,12 +1,10 @@
-"""How much memory one training step of AttentionXML takes, in label blocks and without; `benchmark_training.py` asks for it.
+"""How much memory one training step of AttentionXML takes, in label blocks and without; `training_speed.py` asks for it.
 
 Every measurement runs in a new process, so that its peak is its own.
 """
 
 import multiprocessing
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,17 +14,17 @@ import psutil
 import torch
 from torch import Tensor
 
-from authors_structure import dense_logits
-from dense_peer import dense_loss
+from authors_structure import dense_logits, dense_loss
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.training.arguments import XMTCTrainingArguments
 from hf_xmtc.training.optimizer_options import build_optimizer, prepared_for_training
 from hf_xmtc.training.trainer import XMTCTrainer
+from machine import in_new_process
 from training_cases import OURS
 
-__all__ = ["StepSizes", "in_new_process", "measure_memory", "measure_memory_in_new_process"]
+__all__ = ["StepSizes", "measure_memory", "measure_memory_in_new_process"]
 
 MIB = 2**20
 POSITIVES = 5  # per document; AmazonCat-13K has 5.04
@@ -67,12 +65,6 @@ def measure_memory_in_new_process(way: str, sizes: StepSizes, threads: int) -> d
             f"The process with a step of {sizes.documents} documents × {sizes.num_labels:,} labels × {sizes.tokens} tokens was "
             "killed, which is what comes of too little memory. Measure on a machine with more, or choose smaller sizes."
         ) from error
-
-
-def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of a module answers in a process of its own, whose peak of memory is that of the function."""
-    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def measure_memory(way: str, sizes: StepSizes, threads: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The page of ``benchmark_label_head.py``: its JSON content as Markdown."""
+"""The page of ``label_head_speed.py``: its JSON content as Markdown."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Measure training and inference against the structure of the authors' code: ``python scripts/benchmark_training.py --data_dir DIR``.
+"""Measure training and inference against the structure of the authors' code: ``python scripts/benchmarks/training_speed.py --data_dir DIR``.
 
 The authors of CorNet and AttentionXML pad every document to the maximum length, draw random batches and compute loss and best labels
 from (B, L) matrices (`authors_structure`). The ways take turns in one process; of an epoch a sample of steps is run, or all of it with
@@ -22,13 +22,13 @@ import datasets
 import torch
 import transformers
 
-from benchmark_label_head import machine_description
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.processes import usable_cores
+from machine import machine_description
 from training_cases import AUTHORS, OURS, Data, Model, load_data, measure_quality, measure_speed, ways_of
 from training_memory import StepSizes, measure_memory_in_new_process
-from training_tables import checks, compare, markdown
+from training_page import checks, compare, markdown
 
 __all__ = ["Plan", "Quality", "main", "run_benchmark"]
 
@@ -83,7 +83,7 @@ class Plan:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of ``scripts/benchmark_training.py``."""
+    """Entry point of ``scripts/benchmarks/training_speed.py``."""
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     try:
@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path(__file__).resolve().parent / "results" / "benchmark_training",
+        default=Path(__file__).resolve().parents[1] / "results" / "benchmark_training",
         help="Results, without an ending: scripts/results/benchmark_training.",
     )
     parser.add_argument("--restart", action="store_true", help="Measure anew what is in the results already.")

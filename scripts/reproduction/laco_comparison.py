@@ -6,13 +6,23 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hf_xmtc.commands.json_files import write_json
-from pair_gains import INTERVAL, REACHED, DataSetResults, PairGains, gain_table, gains_of, is_better, note_on_curves
-from result_table import HEADINGS, SET_METRICS, Shown, draw_curves
+from pair_gains import (
+    CONVERGENCE_LEVEL,
+    INTERVAL,
+    DataSetResults,
+    PairGains,
+    gain_table,
+    gains_of,
+    is_better,
+    note_on_curves,
+)
+from result_table import draw_curves
+from table_layout import HEADINGS, SET_METRICS, TableLayout
 from tables import Comparison
 
 __all__ = ["write_laco_comparison"]
 
-SHOWN = Shown(SET_METRICS, "micro_f1")
+LAYOUT = TableLayout(SET_METRICS, "micro_f1")
 RAREST = "macro_f1_group4"
 GROUPS = tuple(f"macro_f1_group{group}" for group in (1, 2, 3, 4))
 
@@ -23,14 +33,14 @@ def write_laco_comparison(comparison: Comparison, results: Sequence[DataSetResul
     Returns:
         The Markdown.
     """
-    gains = {of.name: gains_of(of, comparison.pairs, SHOWN) for of in results}
+    gains = {of.name: gains_of(of, comparison.pairs, LAYOUT) for of in results}
     picture = stem.with_name(f"{stem.name}.png")
     _plot(results, picture)
     parts = [
         f"# {comparison.title}",
         "What the second model of a pair has more than the first on the test split, in points of 100 (KL, clipped pairs and distinct sets "
         f"as they are): mean over runs with the same seed, {INTERVAL}. Hamming loss and KL are better when lower. "
-        f"Steps: until micro F1 on validation reaches {REACHED:.0%} of the best of the first model.",
+        f"Steps: until micro F1 on validation reaches {CONVERGENCE_LEVEL:.0%} of the best of the first model.",
     ]
     for of in results:
         parts += [
@@ -64,7 +74,7 @@ def _claims(results: Sequence[DataSetResults], gains: Mapping[str, list[PairGain
         _converge("LACO converges faster than BERT", pairs, "BERT (w/o JE & CA)", "LACO"),
         _converge("PLCP makes it faster", pairs, "LACO", "LACO + PLCP"),
         _converge("CLCP makes it faster", pairs, "LACO", "LACO + CLCP"),
-        note_on_curves(results, SHOWN.curve),
+        note_on_curves(results, LAYOUT.curve),
     ]
 
 
@@ -103,7 +113,7 @@ def _plot(results: Sequence[DataSetResults], path: Path) -> None:
     FigureCanvasAgg(figure)
     panels = figure.subplots(2, len(results), squeeze=False)
     for column, of in enumerate(results):
-        draw_curves(panels[0][column], of.title, of.rows, SHOWN.curve)
+        draw_curves(panels[0][column], of.title, of.rows, LAYOUT.curve)
         rows = [
             row
             for row in of.rows

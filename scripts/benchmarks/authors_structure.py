@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedTokenizerBase
 
-from dense_peer import dense_loss
 from hf_xmtc.data import XMTCDataCollator
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.models.word_encoders import BiLSTM
@@ -27,6 +26,7 @@ __all__ = [
     "authors_settings",
     "dense_attention_logits",
     "dense_logits",
+    "dense_loss",
     "image_convolution_logits",
     "packed_states",
 ]
@@ -104,6 +104,21 @@ def authors_settings(model_type: str, max_length_tokens: int) -> dict[str, Any]:
         "xmlcnn": {"pooling": "padded", "padded_length": max_length_tokens},
         "attentionxml": {"label_bias": False},
     }.get(model_type, {})
+
+
+def dense_loss(logits: Tensor, labels: Tensor, reduction: str) -> Tensor:
+    """Binary cross-entropy with a dense matrix of targets.
+
+    Args:
+        logits: (B, L).
+        labels: Label ids, (B, P), padded with -100.
+        reduction: ``mean`` over B × L, or ``sum_labels``.
+    """
+    targets = torch.zeros_like(logits)
+    documents, slots = (labels >= 0).nonzero(as_tuple=True)
+    targets[documents, labels[documents, slots]] = 1.0
+    loss = nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="sum")
+    return loss / (logits.numel() if reduction == "mean" else len(logits))
 
 
 def dense_logits(model: XMTCPreTrainedModel, input_ids: Tensor, attention_mask: Tensor, our_layers: bool = False) -> Tensor:

@@ -1,6 +1,6 @@
 """The linear peer of the neural models: one-vs-rest linear SVMs on TF-IDF, which any new model should beat.
 
-``python scripts/linear_peer.py --dataset demo --output_dir outputs/svm`` writes ``metrics.json`` and ``recipe.json`` in the form
+``python scripts/reproduction/linear_peer.py --dataset demo --output_dir outputs/svm`` writes ``metrics.json`` and ``recipe.json`` in the form
 of ``scripts/train.py``: the same splits, label space, propensities and metrics. Its settings are chosen from `GRID` on the
 validation split. Related: DiSMEC (Babbar and Schölkopf, 2017), the same classifier at the scale of hundreds of machines.
 """
@@ -166,7 +166,7 @@ def run(data: DatasetDict, grid: list[Settings]) -> tuple[dict[str, Any], dict[s
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of ``scripts/linear_peer.py``."""
+    """Entry point of ``scripts/reproduction/linear_peer.py``."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--dataset", default="demo", help="What load_xmtc_dataset opens: demo, a folder, or a Hub id.")
     parser.add_argument("--output_dir", type=Path, required=True, help="Folder for metrics.json and recipe.json.")

@@ -1,4 +1,4 @@
-"""What ``benchmark_label_head.py`` measures: label counts, widths and batch sizes, and which cases take turns."""
+"""What ``label_head_speed.py`` measures: label counts, widths and batch sizes, and which cases take turns."""
 
 import dataclasses
 from collections.abc import Sequence

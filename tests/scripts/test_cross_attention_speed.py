@@ -2,13 +2,13 @@
 
 import json
 
-import benchmark_cross_attention
-from benchmark_cross_attention import Case
+import cross_attention_speed
+from cross_attention_speed import Case
 
 
 def test_both_ways_are_measured_and_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmark_cross_attention, "CASES", (Case("small", 60, 32, (3, 2), 60, 16),))
-    benchmark_cross_attention.main(["--output", str(tmp_path / "found"), "--repeats", "1", "--threads", "1"])
+    monkeypatch.setattr(cross_attention_speed, "CASES", (Case("small", 60, 32, (3, 2), 60, 16),))
+    cross_attention_speed.main(["--output", str(tmp_path / "found"), "--repeats", "1", "--threads", "1"])
     cases = json.loads((tmp_path / "found.json").read_text())["cases"]
     assert [case["title"] for case in cases] == ["small"]
     for case in cases:

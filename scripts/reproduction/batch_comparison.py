@@ -1,6 +1,6 @@
 """Random batches against batches of similar lengths: quality at the end of training, and time, of three families on two data sets.
 
-``python scripts/batch_comparison.py --data_dir DIR`` trains what is missing of `RUNS` under ``scripts/results/batches`` (a JSON file for
+``python scripts/reproduction/batch_comparison.py --data_dir DIR`` trains what is missing of `RUNS` under ``scripts/results/batches`` (a JSON file for
 each run, with the validation curve), and writes the table ``scripts/results/batches.md``. Ways to make batches:
 
 - ``padded``: random batches, every document padded to the longest of its batch;
@@ -29,7 +29,7 @@ from pair_gains import Gain
 
 __all__ = ["RUNS", "Run", "main", "table"]
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 SEEDS = (1, 2, 3)
 METRICS = ("nDCG@5", "P@1", "P@5", "PSP@5")
 DATASETS = {"demo": "demo (572 labels, 7.1 a document)", "reuters-21578": "Reuters-21578 (90 labels, 1.2 a document)"}
@@ -145,7 +145,7 @@ def table(results: dict[Run, dict[str, Any]]) -> str:
     lines = [
         "# Random batches against batches of similar lengths",
         "",
-        "`python scripts/batch_comparison.py --data_dir DIR`. Test split, per cent; mean over the seeds. Batches of 40. CPU seconds are of all",
+        "`python scripts/reproduction/batch_comparison.py --data_dir DIR`. Test split, per cent; mean over the seeds. Batches of 40. CPU seconds are of all",
         "cores, training alone. Difference: nDCG@5 against random batches in chunks, paired by seed, with its 95 % t interval.",
         "Every family has the sizes and epochs in the script; the best of the checks after each epoch by nDCG@5 on validation is measured.",
         "AttentionXML has a bias per label but in its last row. Runs shared their machine with others, which lengthens CPU time somewhat.",
@@ -186,7 +186,7 @@ def _shown(differences: list[float]) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of ``scripts/batch_comparison.py``."""
+    """Entry point of ``scripts/reproduction/batch_comparison.py``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data_dir", type=Path, help="folder that holds the folder reuters-21578")
     parser.add_argument("--only", default="", help="train runs whose file name contains this")

@@ -1,4 +1,4 @@
-"""From the measurements of ``benchmark_label_head.py`` to comparisons, and to targets that are met or missed."""
+"""From the measurements of ``label_head_speed.py`` to comparisons, and to targets that are met or missed."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence

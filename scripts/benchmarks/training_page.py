@@ -1,11 +1,11 @@
-"""From the measurements of ``benchmark_training.py`` to comparisons, targets and the page with the tables."""
+"""From the measurements of ``training_speed.py`` to comparisons, targets and the page with the tables."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from label_head_comparison import number
-from label_head_tables import MET, table
+from label_head_page import MET, table
 from training_cases import AUTHORS, OUR_LAYERS, OURS, WAYS
 
 __all__ = ["LEAST_RATIO", "LOST_NDCG", "checks", "compare", "markdown"]

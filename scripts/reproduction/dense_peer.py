@@ -1,6 +1,6 @@
 """The usual way to train a label head, which label blocks have to equal: ``scripts/train.py`` with (B, L) logits and targets.
 
-``python scripts/dense_peer.py`` takes the arguments of ``scripts/train.py`` and writes the same folder. The loss is
+``python scripts/reproduction/dense_peer.py`` takes the arguments of ``scripts/train.py`` and writes the same folder. The loss is
 `torch.nn.BCEWithLogitsLoss` on a dense multi-hot matrix, differentiated by autograd through `torch.nn.Linear`. Before training it
 takes one batch and compares all gradients with those of the label blocks; ``first_step_gradient_difference`` in
 ``metrics.json`` is the largest difference, relative to the largest gradient of the same parameter (or a hundredth of the
@@ -86,7 +86,7 @@ def dense_loss(logits: Tensor, labels: Tensor, reduction: str) -> Tensor:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of ``scripts/dense_peer.py``."""
+    """Entry point of ``scripts/reproduction/dense_peer.py``."""
     recipe = parse_recipe(argv)
     set_up_process(recipe.training)
     file = train(recipe, DenseTrainer) / METRICS_FILE

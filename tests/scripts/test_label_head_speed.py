@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from benchmark_label_head import main, run_benchmark
 from label_head_cases import Case, Effort, measure, needed_gib
 from label_head_comparison import bound_ms, checks, compare, needed_products
 from label_head_plan import FULL, QUICK, groups_of
+from label_head_speed import main, run_benchmark
 
 SMALL = replace(
     QUICK, data_sets={150: "small"}, widths=(8,), batch_sizes=(3,), cornets=((300, 2, 10, ("fused", "sgd", "adam")),)
