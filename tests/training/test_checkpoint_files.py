@@ -99,7 +99,8 @@ def test_ac72_a_checkpoint_whose_best_one_is_damaged_serves_only_runs_that_need_
     empty(tmp_path / "checkpoint-3" / "model.safetensors")
     assert set_damaged_aside(tmp_path, needs_best=False) == []
     first, second = set_damaged_aside(tmp_path, needs_best=True)
-    assert "checkpoint-3, the best so far when it was written, is needed and damaged: model.safetensors has 0" in first
+    needed = "checkpoint-3, the best so far when it was written, is needed (load_best_model_at_end=True) and damaged: "
+    assert f"{needed}model.safetensors has 0" in first
     assert second.startswith("checkpoint-3 cannot be used") and checkpoints_in(tmp_path) == []
 
 

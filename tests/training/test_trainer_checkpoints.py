@@ -67,11 +67,33 @@ def test_ac72_a_damaged_checkpoint_that_is_named_is_refused(make_trainer, settin
     named = tmp_path / "parts" / "checkpoint-6"
     (named / "scheduler.pt").write_bytes(b"")
     with pytest.raises(
-        ValueError, match=r"checkpoint-6 is damaged: scheduler.pt has 0 bytes instead of .* Name another one"
+        ValueError, match=r"checkpoint-6 cannot be used: scheduler.pt has 0 bytes instead of .* Name another one"
     ):
         make_trainer("parts", **settings).train(resume_from_checkpoint=str(named))
     with pytest.raises(ValueError, match="There is no checkpoint in .*other to resume from"):
         make_trainer("other", **settings).train(resume_from_checkpoint=True)
+
+
+def test_ac72_a_named_checkpoint_whose_best_one_is_gone_is_refused_where_the_best_model_is_wanted(
+    make_trainer, settings, tmp_path
+):
+    settings["learning_rate"] = 0.0  # so that the first checkpoint stays the best
+    interrupt(make_trainer, settings)
+    named, best = (tmp_path / "parts" / f"checkpoint-{step}" for step in (6, 3))
+    (best / "model.safetensors").write_bytes(b"")
+    refusal = (
+        rf"{named} cannot be used: {best}, the best .* \(load_best_model_at_end=True\) and damaged: model.safetensors has 0"
+    )
+    with pytest.raises(ValueError, match=refusal):
+        make_trainer("parts", **settings).train(resume_from_checkpoint=str(named))
+    shutil.rmtree(best)
+    with pytest.raises(ValueError, match=rf"{best}, the best .* damaged: the folder is missing"):
+        make_trainer("parts", **settings).train(resume_from_checkpoint=str(named))
+    assert named.exists()
+    first = FirstStep()
+    settings["load_best_model_at_end"] = False
+    make_trainer("parts", trainer={"callbacks": [first]}, **settings).train(resume_from_checkpoint=str(named))
+    assert first.step == 6
 
 
 def test_ac72_a_best_checkpoint_that_was_damaged_in_training_is_not_replaced_by_the_last(make_trainer, settings, tmp_path):

@@ -92,10 +92,7 @@ def set_damaged_aside(folder: str | os.PathLike, needs_best: bool) -> list[str]:
     """
     sentences = []
     for checkpoint in checkpoints_in(folder):
-        damage = damage_of(checkpoint)
-        best = best_checkpoint(checkpoint) if damage is None and needs_best else None
-        if best is not None and best != checkpoint and (damage_of_best := damage_of(best)):
-            damage = f"{best.name}, the best so far when it was written, is needed and damaged: {damage_of_best}"
+        damage = damage_of(checkpoint, needs_best)
         if damage is None:
             break
         aside = checkpoint.with_name(f"damaged-{checkpoint.name}")
@@ -105,12 +102,23 @@ def set_damaged_aside(folder: str | os.PathLike, needs_best: bool) -> list[str]:
     return sentences
 
 
-def damage_of(checkpoint: str | os.PathLike) -> str | None:
+def damage_of(checkpoint: str | os.PathLike, needs_best: bool = False) -> str | None:
     """What is wrong with the files of a checkpoint; None where it is whole.
 
     One without a manifest, of an earlier version or of another program, is whole where every part is there and can be opened.
+
+    Args:
+        checkpoint: Its folder.
+        needs_best: Look at the one that was the best so far as well, with which a run from here may end.
     """
-    checkpoint = Path(checkpoint)
+    damage = _damage_of_files(Path(checkpoint))
+    best = best_checkpoint(checkpoint) if damage is None and needs_best else None
+    if best is not None and best.name != Path(checkpoint).name and (damage_of_best := _damage_of_files(best)):
+        return f"{best}, the best so far when it was written, is needed (load_best_model_at_end=True) and damaged: {damage_of_best}"
+    return damage
+
+
+def _damage_of_files(checkpoint: Path) -> str | None:
     if not checkpoint.is_dir():
         return "the folder is missing"
     try:

@@ -56,7 +56,7 @@ class ResumableTrainer(FiniteTrainer):
         """Train; ``resume_from_checkpoint=True`` goes on from the newest whole checkpoint, and anew where all are damaged.
 
         Raises:
-            ValueError: If the checkpoint that is named is damaged, or there is none.
+            ValueError: If the checkpoint that is named is damaged, or the best one beside it that is needed, or there is none.
             FloatingPointError: If the loss, the gradient or the weights are no longer finite.
             OSError: If a checkpoint cannot be written, for instance because the disk is full.
         """
@@ -84,9 +84,10 @@ class ResumableTrainer(FiniteTrainer):
             return newest and str(newest)
 
     def _refuse_damaged(self, checkpoint: str | None) -> str | None:
-        if checkpoint and os.path.isdir(checkpoint) and self.args.should_save and (damage := damage_of(checkpoint)):
+        looks = checkpoint and os.path.isdir(checkpoint) and self.args.should_save
+        if looks and (damage := damage_of(checkpoint, needs_best=self.args.load_best_model_at_end)):
             raise ValueError(
-                f"The checkpoint {checkpoint} is damaged: {damage}. Name another one, or use resume_from_checkpoint=True, "
+                f"The checkpoint {checkpoint} cannot be used: {damage}. Name another one, or use resume_from_checkpoint=True, "
                 "which takes the newest whole one."
             )
         return checkpoint
