@@ -16,8 +16,8 @@ SOURCE = ROOT / "src" / "hf_xmtc"
 FILES = sorted(SOURCE.rglob("*.py"))
 MODEL_FILES = sorted((SOURCE / "models").glob("*.py"))
 
-# Checks of files, for whatever reads them, except what stays with numpy or torch alone.
-_FILES = ("file_checks", "strict_json")
+# Reading and writing files, for whatever does, except what stays with numpy or torch alone.
+_FILES = ("disk", "file_checks", "strict_json")
 _BOTTOM = ("models", "metrics", "label_tree", "tokenization")
 _MIDDLE = ("training", "evaluate_modules", "retrieval")
 _UPPER = ("demo", "analysis", "ensemble", "hub")

@@ -239,7 +239,9 @@ def test_a_full_disk_is_said_with_the_file(tmp_path, monkeypatch, ending, place,
         raise OSError(errno.ENOSPC, "No space left on device")
 
     output = tmp_path / f"tags.{ending}"
-    message = rf"No space left on device\. Make room and repeat the command.*tags\.{ending}{file}'"
+    message = (
+        rf"^The disk is full: .*tags\.{ending}{file} could not be written \(.*\)\. Make room and give the same command again"
+    )
     with pytest.raises(OSError, match=message), PredictionWriter(output, SETTINGS) as writer:
         monkeypatch.setattr(place, refuse)
         writer.write(ROWS)

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import tempfile
 from typing import Any
 
 import pyarrow as pa
 from datasets import DatasetDict
+from datasets import config as datasets_config
+from huggingface_hub import constants as hub_constants
 
 from hf_xmtc.data import LabelInfo, load_xmtc_dataset
 from hf_xmtc.training import XMTCTrainingArguments
@@ -14,7 +17,7 @@ from .document_limits import limit_documents
 from .processes import say
 from .recipe import Recipe
 
-__all__ = ["content_digest", "load_data", "refuse_useless_splits"]
+__all__ = ["cache_folders", "content_digest", "load_data", "refuse_useless_splits"]
 
 _ROWS = 10_000
 
@@ -35,6 +38,11 @@ def load_data(recipe: Recipe) -> DatasetDict:
     for sentence in limit_documents(data, chosen.document_limits):
         say(recipe.training, sentence)
     return data
+
+
+def cache_folders() -> list[str]:
+    """Where a run writes beside its output: downloads, data sets and temporary files."""
+    return [hub_constants.HF_HOME, str(datasets_config.HF_DATASETS_CACHE), tempfile.gettempdir()]
 
 
 def refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArguments) -> None:

@@ -1,14 +1,13 @@
 """Predictions into a parquet or JSON lines file, chunk by chunk, so that an interrupted run can go on."""
 
-import errno
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from hf_xmtc.disk import name_file, replace_file
 from hf_xmtc.models.document_tokens import replace_surrogates
 from hf_xmtc.strict_json import json_text
 
@@ -162,11 +161,12 @@ class PredictionWriter:
             return
         self._file.close()
         if self._schema is not None:
-            with _naming(self._result):
+            with name_file(self._result):
                 self._stream_to_parquet(self._result)
         # From here on the output is complete as soon as the result has its name.
         self._write_state(finished=True)
-        os.replace(self._result, self.output)
+        with name_file(self._result):
+            replace_file(self._result, self.output)
         self._remove_leftovers()
 
     def _remove_leftovers(self) -> None:
@@ -219,7 +219,7 @@ class PredictionWriter:
 
     def _append(self, content: Any) -> None:
         # First the rows, then the word that they are there: in this order no interruption can count a row that is lost.
-        with _naming(self.partial):
+        with name_file(self.partial):
             self._file.write(content)
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -227,7 +227,7 @@ class PredictionWriter:
         self._write_state()
 
     def _write_state(self, finished: bool = False) -> None:
-        with _naming(self._state_file):
+        with name_file(self._state_file):
             state = {"progress": asdict(self.progress), "settings": self.settings}
             write_json(self._state_file, {**state, "finished": True} if finished else state)
 
@@ -273,17 +273,3 @@ class PredictionWriter:
                     writer.write_table(pa.Table.from_batches(waiting))
                     waiting = []
             writer.write_table(pa.Table.from_batches(waiting, schema=self._schema))
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Say which file an error of the disk is about, and what to do about a full one."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None and error.errno != errno.ENOSPC:
-            raise
-        reason = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            reason += ". Make room and repeat the command, which goes on where this run stopped"
-        raise OSError(error.errno, reason, str(path)) from error

@@ -19,6 +19,7 @@ from hf_xmtc.data import (
     summarize_statistics,
     tokenize_dataset,
 )
+from hf_xmtc.disk import disk_error
 from hf_xmtc.hub import push_folder
 from hf_xmtc.training import (
     XMTCTrainer,
@@ -26,12 +27,11 @@ from hf_xmtc.training import (
     initialize_label_embedding,
 )
 from hf_xmtc.training.checkpoint_files import checkpoints_in
-from hf_xmtc.training.disk_errors import disk_error
 from hf_xmtc.training.label_sharding import num_parameters
 
 from .advice import advice_on
 from .closing_words import closing_words, words_on_thresholds
-from .data_loading import content_digest, load_data, refuse_useless_splits
+from .data_loading import cache_folders, content_digest, load_data, refuse_useless_splits
 from .document_limits import rows_in_data
 from .json_files import write_json
 from .model_building import build_model, build_tokenizer, refuse_too_large
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
         leave_processes()
     except Exception as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
-        told = disk_error(error, folder.path) if folder is not None else None
+        told = disk_error(error, folder.path, *cache_folders()) if folder is not None else None
         told = told or (error if isinstance(error, MENDABLE) else None)
         if told is None or (recipe is not None and recipe.training.log_level == "debug"):
             raise

@@ -18,11 +18,11 @@ from transformers.trainer_pt_utils import nested_gather
 from transformers.trainer_utils import rotate_checkpoints
 from transformers.training_args import ParallelMode
 
+from hf_xmtc.disk import disk_error
 from hf_xmtc.strict_json import json_text
 
 from .arguments import public_arguments
 from .checkpoint_files import UNFINISHED, best_checkpoint, checkpoints_in, damage_of, seal, set_damaged_aside
-from .disk_errors import disk_error
 from .finite_trainer import FiniteTrainer
 from .gradient_clipping import AdaptiveGradientClipping
 from .label_sharding import gathered_weights, optimizer_folder, refuse_other_processes, save_optimizer_part
