@@ -45,6 +45,13 @@ def test_ac73_the_lock_of_a_killed_run_is_taken_over_though_its_children_live(tm
         os.kill(worker, signal.SIGKILL)
 
 
+def test_a_lock_file_that_links_to_nowhere_is_refused(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "gone" / "lock")
+    with pytest.raises(FileNotFoundError, match=r"lock of run, is a link to .*gone/lock, whose folder does not exist"):
+        with exclusive(tmp_path / "lock", "run"):
+            pass
+
+
 def test_a_lock_file_that_was_left_behind_locks_nothing(tmp_path):
     (tmp_path / "lock").write_text("{", encoding="utf-8")
     with exclusive(tmp_path / "lock", "run"):

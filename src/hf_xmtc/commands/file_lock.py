@@ -33,6 +33,7 @@ def exclusive(path: str | os.PathLike, what: str) -> Iterator[None]:
 
     Raises:
         InUseError: If another process, or another place in this one, holds it. It is not waited for.
+        FileNotFoundError: If the lock file is a link to nowhere.
     """
     path = Path(path)
     missing = [folder for folder in path.parents if not folder.exists()]
@@ -57,6 +58,11 @@ def _acquire(path: Path, what: str) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:  # its folder has been removed in this moment by the run before
+            if path.is_symlink():
+                raise FileNotFoundError(
+                    f"{path}, the lock of {what}, is a link to {os.readlink(path)}, whose folder does not exist. Was the output copied "
+                    "without what it links to? Remove the link."
+                ) from None
             continue
         try:
             _lock(descriptor, path)
