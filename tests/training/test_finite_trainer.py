@@ -1,11 +1,15 @@
 """Training stops at the step whose numbers are no longer finite, and nothing of it is saved."""
 
+import re
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from interrupted_runs import EIGHT, EVERY_THREE_STEPS
 from transformers import TrainerCallback
+
+from hf_xmtc.training.document_order import ShuffledSampler
 
 
 class At(TrainerCallback):
@@ -30,8 +34,8 @@ def ruin_gradient(weight):
 @pytest.mark.parametrize(
     ("action", "reason"),
     [
-        (ruin, r"the loss of a batch of 2 documents with \d+ tokens is nan"),
-        (ruin_gradient, "the norm of the gradient is nan"),
+        (ruin, r"the loss of a batch of 2 documents with \d+ tokens \(rows ([\d, ]+) of the training data, from 0\) is nan"),
+        (ruin_gradient, r"the norm of the gradient of a batch of 2 documents .*\(rows ([\d, ]+) of .*\) is nan"),
     ],
     ids=["loss", "gradient"],
 )
@@ -41,8 +45,12 @@ def test_ac75_a_loss_or_gradient_that_is_not_finite_stops_that_step(corpus, make
     before = r"Training stopped in step 5, before anything was changed by it \(epoch 1.00\): "
     with pytest.raises(
         FloatingPointError, match=before + reason + r"\. The last good checkpoint is .*checkpoint-3\. A lower"
-    ):
+    ) as stopped:
         trainer.train()
+    rows = {int(row) for row in re.search(r"rows ([\d, ]+) of", str(stopped.value))[1].split(", ")}
+    order = ShuffledSampler(8, trainer.args.seed).order(np.random.default_rng((trainer.args.seed, 1)))
+    tokens = list(trainer.train_dataset["input_ids"])
+    assert rows == {row for row in range(8) if tokens[row] in [tokens[place] for place in order[:2]]}
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["checkpoint-3"]
 
 
@@ -68,7 +76,7 @@ def test_ac75_weights_that_are_not_finite_are_not_saved(corpus, make_trainer, tm
 def test_ac75_fp16_may_overflow_until_its_scale_fits(make_trainer):
     trainer = make_trainer()
     trainer.accelerator.scaler = SimpleNamespace(get_scale=lambda: 65536.0)
-    trainer._refuse_not_finite("the loss", torch.tensor(float("inf")))
+    trainer._refuse_not_finite(lambda: "the loss", torch.tensor(float("inf")))
     trainer.accelerator.scaler = SimpleNamespace(get_scale=lambda: 0.5)
     with pytest.raises(FloatingPointError, match="the loss is inf"):
-        trainer._refuse_not_finite("the loss", torch.tensor(float("inf")))
+        trainer._refuse_not_finite(lambda: "the loss", torch.tensor(float("inf")))

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from datasets import Dataset
 from torch.utils.data import Sampler
 
-__all__ = ["LengthBucketedSampler", "ShuffledSampler", "document_lengths"]
+__all__ = ["LengthBucketedSampler", "ShuffledSampler", "document_lengths", "places_of"]
 
 # Batches sorted together: more of them waste less padding but make batches less random (transformers uses 50 as well).
 BATCHES_PER_BUCKET = 50
@@ -18,6 +18,15 @@ def document_lengths(dataset: Dataset) -> np.ndarray:
     tables = dataset.select_columns("input_ids").with_format("arrow").iter(batch_size=8_192)
     lengths = [pc.list_value_length(table.column(0)).to_numpy() for table in tables]
     return np.concatenate([np.empty(0, dtype=np.int64), *lengths])
+
+
+def places_of(documents: Sequence[list[int]], dataset: Dataset) -> list[int]:
+    """Rows of a tokenized data set that hold one of the documents, ascending; of equal documents all rows."""
+    lengths = document_lengths(dataset)
+    rows = np.flatnonzero(np.isin(lengths, [len(document) for document in documents]))
+    searched = {tuple(document) for document in documents}
+    chosen = dataset.select_columns("input_ids").with_format(None).select(rows)
+    return [int(row) for row, entry in zip(rows, chosen, strict=True) if tuple(entry["input_ids"]) in searched]
 
 
 class ShuffledSampler(Sampler[int]):

@@ -1,12 +1,15 @@
 """Training stops at the step whose numbers are no longer finite, not epochs later."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from datasets import Dataset
 from torch import Tensor, nn
 
 from .checkpoint_files import checkpoints_in
+from .document_order import places_of
 from .strict_files import StrictFilesTrainer
 
 __all__ = ["FiniteTrainer"]
@@ -20,19 +23,19 @@ class FiniteTrainer(StrictFilesTrainer):
     """
 
     def training_step(self, model: nn.Module, inputs: dict, *args: Any, **kwargs: Any) -> Tensor:
-        shape = tuple(inputs["input_ids"].shape) if "input_ids" in inputs else ()
+        self._inputs = inputs
         try:
             loss = super().training_step(model, inputs, *args, **kwargs)
         except FloatingPointError as error:
-            raise self._stopped(str(error)) from error
+            raise self._stopped(f"{error} It was in {self._batch()}.") from error
         # The Trainer fetches the loss of every batch right after this, so the look costs a GPU no further wait.
-        batch = " of {} documents with {} tokens".format(*shape) if len(shape) == 2 else ""
-        self._refuse_not_finite(f"the loss of a batch{batch}", loss)
+        self._refuse_not_finite(lambda: f"the loss of {self._batch()}", loss)
         return loss
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None):
         norm = super()._get_grad_norm(model, grad_norm)
-        self._refuse_not_finite("the norm of the gradient", norm)
+        which = "" if self.args.gradient_accumulation_steps == 1 else "several batches, the last being "
+        self._refuse_not_finite(lambda: f"the norm of the gradient of {which}{self._batch()}", norm)
         return norm
 
     def _evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
@@ -44,13 +47,25 @@ class FiniteTrainer(StrictFilesTrainer):
             raise self._stopped(f"eval_loss is {loss}.", changed=True)
         return metrics
 
-    def _refuse_not_finite(self, what: str, value: Any) -> None:
+    def _batch(self) -> str:
+        """The last batch in words; its documents are looked for in the training data by their tokens, which costs only a run that stops."""
+        ids, mask = self._inputs.get("input_ids"), self._inputs.get("attention_mask")
+        if ids is None or ids.dim() != 2:
+            return "a batch"
+        words = "a batch of {} documents with {} tokens".format(*ids.shape)
+        if not isinstance(self.train_dataset, Dataset) or "input_ids" not in self.train_dataset.column_names:
+            return words
+        documents = [row[keep].tolist() for row, keep in zip(ids, ids >= 0 if mask is None else mask.bool(), strict=True)]
+        rows = places_of(documents, self.train_dataset)
+        return f"{words} (rows {', '.join(map(str, rows))} of the training data, from 0)" if rows else words
+
+    def _refuse_not_finite(self, what: Callable[[], str], value: Any) -> None:
         if value is None or math.isfinite(value):
             return
         scaler = getattr(self.accelerator, "scaler", None)
         # fp16 overflows until the scale fits, and the scaler leaves such steps out; below 1 it is not the scale that overflows.
         if scaler is None or scaler.get_scale() < 1:
-            raise self._stopped(f"{what} is {float(value)}.")
+            raise self._stopped(f"{what()} is {float(value)}.")
 
     @torch.no_grad()
     def _refuse_weights_not_finite(self) -> None:
