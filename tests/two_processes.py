@@ -5,10 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["TORCHRUN", "run_script"]
+from hf_xmtc.commands.processes import leave_processes
+
+__all__ = ["TORCHRUN", "leave", "run_script"]
 
 TESTS = Path(__file__).resolve().parent
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+
+
+def leave() -> None:
+    """End a script that has done its work, before C++ threads that outlive the interpreter can abort it."""
+    leave_processes()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def run_script(launcher: list[str], script: str, *arguments: str) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from weakref import ref
 
 import psutil
 import pytest
@@ -14,6 +15,7 @@ import yaml
 from hf_xmtc import XMTCTrainingArguments
 from hf_xmtc.commands.processes import (
     UnjoinedProcessesError,
+    leave_processes,
     peak_memory_mb,
     refuse_unjoined_processes,
     requested_processes,
@@ -22,6 +24,16 @@ from hf_xmtc.commands.processes import (
 )
 
 LAUNCH = ["/env/bin/python", "/env/bin/accelerate", "launch"]
+
+
+def test_what_holds_itself_is_freed_before_the_group_of_processes_ends(monkeypatch):
+    model, left = torch.nn.Module(), []
+    model.trainer, alive = SimpleNamespace(model=model), ref(model)
+    del model
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: left.append(alive()))
+    leave_processes()
+    assert left == [None]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import torch
 from transformers import Trainer
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
-from hf_xmtc.commands.processes import leave_processes
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
 from hf_xmtc.models.label_shard import full_state_dict
 from hf_xmtc.tokenization import train_word_tokenizer
 from hf_xmtc.training.initialization import set_missing_label_weights
 from training.interrupted_runs import InterruptAt, Interrupted
+from two_processes import leave
 
 # A large epsilon, because Adam makes steps of full size of gradients that are rounding alone.
 ADAMW = {"optim": "adamw_torch", "learning_rate": 0.01, "adam_epsilon": 1e-3}
@@ -146,4 +146,4 @@ def resume(output: Path, whole: XMTCTrainer, data, tokenizer, model_settings: di
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
-    leave_processes()
+    leave()

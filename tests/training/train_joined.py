@@ -11,7 +11,7 @@ from datasets import Dataset
 from safetensors.torch import save_file
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
-from hf_xmtc.commands.processes import leave_processes
+from two_processes import leave
 
 OPTIONS = {
     "sgd_in_backward": {},
@@ -95,4 +95,4 @@ if "RANK" in os.environ:
         except error as raised:
             with open(os.path.join(folder, f"{name}.{rank}.txt"), "w", encoding="utf-8") as file:
                 file.write(str(raised))
-    leave_processes()
+    leave()

@@ -1,5 +1,6 @@
 """Processes of a command: are those of a training run joined, which cores and memory does each use, who talks."""
 
+import gc
 import logging
 import os
 import re
@@ -59,6 +60,8 @@ def set_up_process(args: TrainingArguments) -> None:
 def leave_processes() -> None:
     """Take leave of the other processes at the end of a command; without it, an exiting interpreter sometimes aborts."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
+        # A trainer and its callbacks hold each other, and with them the model's reducer, whose threads need the group to end.
+        gc.collect()
         torch.distributed.destroy_process_group()
 
 
