@@ -144,6 +144,29 @@ def test_ac48_an_interrupted_run_says_what_the_same_command_does(train, unchecke
     assert capsys.readouterr().err.endswith(f"Interrupted. Give the same command again to {said}.\n")
 
 
+def test_ac48_an_interrupted_push_says_that_the_model_is_finished_and_how_to_push_it(
+    train, unchecked, monkeypatch, capsys, tmp_path
+):
+    def ctrl_c(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "push_folder", ctrl_c)
+    with pytest.raises(SystemExit) as stopped:
+        train(tmp_path / "run", num_train_epochs=1, push_to_hub=True, hub_model_id="me/tagger")
+    assert stopped.value.code == 130
+    finished = f"Interrupted, but the model is finished in {tmp_path}/run. To publish it, without training again: "
+    assert capsys.readouterr().err.endswith(f"{finished}hf-xmtc push --model {tmp_path}/run --repo_id me/tagger\n")
+
+
+def test_a_full_disk_while_a_finished_model_is_pushed_asks_for_no_second_training(train, unchecked, monkeypatch, tmp_path):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(command, "push_folder", full)
+    with pytest.raises(SystemExit, match=r"The model is finished in .*/run, but was not published: .*No space left"):
+        train(tmp_path / "run", num_train_epochs=1, push_to_hub=True)
+
+
 # ---- after training ------------------------------------------------------------------------------------------------------
 
 

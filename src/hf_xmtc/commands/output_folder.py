@@ -109,6 +109,11 @@ class OutputFolder:
             )
         return True
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether a run has ended in it, and may only be published."""
+        return (self.path / METRICS_FILE).exists()
+
     def last_checkpoint(self) -> str | None:
         """Name of what an unfinished run can go on from: its trained model, or else its newest checkpoint."""
         if self.trained.exists():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hf_xmtc.training import XMTCTrainingArguments
 
-__all__ = ["explain_failed_push"]
+__all__ = ["explain_failed_push", "push_command"]
 
 
 @contextlib.contextmanager
@@ -24,9 +24,14 @@ def explain_failed_push(folder: Path, args: XMTCTrainingArguments) -> Iterator[N
     try:
         yield
     except (OSError, ValueError) as error:
-        command = ["hf-xmtc", "push", "--model", str(folder), "--repo_id", args.hub_model_id or folder.name]
-        command += ["--private"] if args.hub_private_repo else []
-        command += ["--revision", args.hub_revision] if args.hub_revision else []
         raise OSError(
-            f"The model is finished in {folder}, but was not published: {error}\nPublish it, without training again: {shlex.join(command)}"
+            f"The model is finished in {folder}, but was not published: {error}\nPublish it, without training again: {push_command(folder, args)}"
         ) from error
+
+
+def push_command(folder: Path, args: XMTCTrainingArguments) -> str:
+    """The command that publishes a finished model folder as a training run with these arguments would."""
+    command = ["hf-xmtc", "push", "--model", str(folder), "--repo_id", args.hub_model_id or folder.name]
+    command += ["--private"] if args.hub_private_repo else []
+    command += ["--revision", args.hub_revision] if args.hub_revision else []
+    return shlex.join(command)

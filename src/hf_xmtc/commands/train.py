@@ -38,7 +38,7 @@ from .model_building import build_model, build_tokenizer, refuse_too_large
 from .output_folder import DATA_DIGEST, OutputFolder
 from .picture_and_card import write_picture_and_card
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
-from .publishing import explain_failed_push
+from .publishing import explain_failed_push, push_command
 from .recipe import Recipe, parse_recipe
 from .reopening import check_folder, score_some
 from .trained_state import keep_trained, restore_trained
@@ -61,16 +61,24 @@ def main(argv: list[str] | None = None) -> None:
         leave_processes()
     except Exception as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
-        told = disk_error(error, folder.path, *cache_folders()) if folder is not None else None
+        unfinished = folder is not None and not folder.is_finished
+        told = disk_error(error, folder.path, *cache_folders()) if unfinished else None
         told = told or (error if isinstance(error, MENDABLE) else None)
         if told is None or (recipe is not None and recipe.training.log_level == "debug"):
             raise
         sys.exit(f"{type(told).__name__}: {told}")
     except KeyboardInterrupt:
-        last = folder and folder.last_checkpoint()
-        where = f"to go on from {folder.checkpoints / last}" if last else "to start anew: there is no checkpoint yet"
-        print(f"Interrupted. Give the same command again {where}.", file=sys.stderr)
+        print(_words_on_interruption(recipe, folder), file=sys.stderr)
         sys.exit(130)
+
+
+def _words_on_interruption(recipe: Recipe | None, folder: OutputFolder | None) -> str:
+    if folder is not None and folder.is_finished:
+        command = push_command(folder.path, recipe.training)
+        return f"Interrupted, but the model is finished in {folder.path}. To publish it, without training again: {command}"
+    last = folder and folder.last_checkpoint()
+    where = f"to go on from {folder.checkpoints / last}" if last else "to start anew: there is no checkpoint yet"
+    return f"Interrupted. Give the same command again {where}."
 
 
 def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Path:
