@@ -1,6 +1,8 @@
 """A JSON file that could not be written leaves the one before as it was."""
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,15 @@ def test_content_is_readable_and_the_folder_is_made(tmp_path):
 def test_ac68_undefined_is_null_and_half_characters_are_written(tmp_path):
     write_json(tmp_path / "a.json", {"P@1": float("nan"), "name": "caf\udce9"})
     assert (tmp_path / "a.json").read_bytes() == b'{\n  "P@1": null,\n  "name": "caf\\udce9"\n}\n'
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at open files in /proc")
+def test_content_is_on_the_disk_before_its_name_and_the_name_at_the_end(tmp_path, monkeypatch):
+    events, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: events.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+    monkeypatch.setattr(os, "replace", lambda source, target: (events.append("replace"), replace(source, target)))
+    write_json(tmp_path / "a.json", {"a": 1})
+    assert events == ["a.json.tmp", "replace", tmp_path.name]
 
 
 @pytest.mark.parametrize("failing", ["content", "replacing"])

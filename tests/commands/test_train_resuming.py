@@ -167,6 +167,17 @@ def test_a_full_disk_while_a_finished_model_is_pushed_asks_for_no_second_trainin
         train(tmp_path / "run", num_train_epochs=1, push_to_hub=True)
 
 
+def test_a_run_killed_while_it_replaced_its_only_checkpoint_goes_on(train, unchecked, interrupt, finished, tmp_path):
+    with interrupt(8):
+        train(tmp_path / "run")
+    interrupt(None)
+    checkpoints = tmp_path / "run" / "checkpoints"
+    (checkpoints / ".unfinished").mkdir(exist_ok=True)
+    (checkpoints / "checkpoint-6").rename(checkpoints / ".unfinished" / "checkpoint-6-replaced")
+    assert "Resuming from checkpoint-6." in train(tmp_path / "run")
+    assert same_model(tmp_path / "run", finished)
+
+
 # ---- after training ------------------------------------------------------------------------------------------------------
 
 

@@ -1,13 +1,24 @@
 """Checkpoint folders: complete under their name, and any damage is found."""
 
 import json
+import os
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from hf_xmtc.training import checkpoint_files
-from hf_xmtc.training.checkpoint_files import best_checkpoint, checkpoints_in, damage_of, seal, set_damaged_aside
+from hf_xmtc.training.checkpoint_files import (
+    best_checkpoint,
+    checkpoints_in,
+    clear_unfinished,
+    damage_of,
+    seal,
+    set_damaged_aside,
+)
 
 
 def write_parts(folder, best: str | None = None) -> None:
@@ -119,3 +130,55 @@ def test_a_checkpoint_has_its_name_only_when_all_of_it_is_written(tmp_path, make
     with pytest.raises(KeyboardInterrupt):
         make_checkpoint(6)
     assert [path.name for path in checkpoints_in(tmp_path)] == ["checkpoint-3"]
+
+
+def test_ac72_a_kill_while_a_checkpoint_is_replaced_loses_neither(tmp_path, make_checkpoint, monkeypatch):
+    make_checkpoint(3)
+    content = (make_checkpoint(6) / "manifest.json").read_text()
+
+    def stop_at_second(source, target):
+        if target == tmp_path / "checkpoint-6":
+            raise KeyboardInterrupt
+        os.replace(source, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoint_files.os, "rename", stop_at_second)
+        make_checkpoint(6)
+    assert [path.name for path in checkpoints_in(tmp_path)] == ["checkpoint-3"]
+    clear_unfinished(tmp_path)
+    assert damage_of(tmp_path / "checkpoint-6") is None
+    assert (tmp_path / "checkpoint-6" / "manifest.json").read_text() == content
+    make_checkpoint(6)
+    clear_unfinished(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-3", "checkpoint-6"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be opened there")
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_older_one_goes(
+    tmp_path, make_checkpoint, monkeypatch
+):
+    make_checkpoint(6)
+    events, sync, rename, rmtree = [], os.fsync, os.rename, shutil.rmtree
+
+    def sync_file(descriptor):
+        place = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        events.append(("sync", place.relative_to(tmp_path).as_posix()) if place.is_dir() else ("sync", "a file"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_file)
+    monkeypatch.setattr(
+        os, "rename", lambda source, target: (events.append(("rename", target.name)), rename(source, target))
+    )
+    monkeypatch.setattr(
+        shutil, "rmtree", lambda path, **how: (events.append(("remove", Path(path).name)), rmtree(path, **how))
+    )
+    make_checkpoint(6)
+    order = [event for event in events if event != ("sync", "a file")]
+    assert order[-5:] == [
+        ("rename", "checkpoint-6-replaced"),
+        ("rename", "checkpoint-6"),
+        ("sync", ".unfinished"),
+        ("sync", "."),
+        ("remove", "checkpoint-6-replaced"),
+    ]
+    assert {("sync", ".unfinished/new"), ("sync", ".unfinished/new/label_shard_1_of_2")} <= set(order[:-5])

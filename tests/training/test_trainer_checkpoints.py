@@ -142,7 +142,8 @@ def test_ac72_a_full_disk_is_named_and_the_run_goes_on_after_room_was_made(
 
     monkeypatch.setattr(torch, "save", full_at_six)
     with pytest.raises(
-        OSError, match=r"^The disk (is full|refuses): .*checkpoint-6 could not be written \(.* newest file in it is optimizer.pt"
+        OSError,
+        match=r"^The disk (is full|refuses): .*checkpoint-6 could not be written \(.* newest file in it is optimizer.pt",
     ):
         make_trainer("parts", **settings).train()
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["checkpoint-3"]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.strict_json import json_text
-from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in
+from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in, clear_unfinished
 
 from .file_lock import exclusive
 from .json_files import write_json
@@ -88,6 +88,7 @@ class OutputFolder:
             ValueError: If the recipe of an unfinished run cannot be read.
         """
         self.refuse_if_taken()
+        clear_unfinished(self.checkpoints)
         # A run that was stopped before its first checkpoint has nothing to lose, whatever its settings were.
         if self.last_checkpoint() is None:
             return False

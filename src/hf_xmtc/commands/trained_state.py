@@ -10,7 +10,7 @@ from typing import Any
 from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 
 from hf_xmtc.training import XMTCTrainer
-from hf_xmtc.training.checkpoint_files import UNFINISHED, damage_of, seal
+from hf_xmtc.training.checkpoint_files import UNFINISHED, clear_unfinished, damage_of, seal
 
 from .json_files import write_json
 
@@ -32,7 +32,7 @@ def keep_trained(trainer: XMTCTrainer, figures: dict[str, Any], folder: Path) ->
         trainer.state.save_to_json(os.path.join(written, TRAINER_STATE_NAME))
         write_json(written / FIGURES_FILE, figures)
         seal(written, folder)
-        shutil.rmtree(written.parent, ignore_errors=True)
+        clear_unfinished(folder.parent)
 
 
 def restore_trained(trainer: XMTCTrainer, folder: Path) -> dict[str, Any] | None:

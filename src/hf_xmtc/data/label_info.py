@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hf_xmtc.disk import replace_file
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.strict_json import json_bytes
 
@@ -70,7 +71,7 @@ class LabelInfo:
         path = Path(folder) / LABEL_INFO_FILE
         temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         temporary.write_bytes(json_bytes(entries, indent=0))
-        os.replace(temporary, path)
+        replace_file(temporary, path)
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "LabelInfo":

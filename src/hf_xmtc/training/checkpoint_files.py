@@ -18,10 +18,13 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from transformers.trainer import TRAINER_STATE_NAME
 
-__all__ = ["UNFINISHED", "best_checkpoint", "checkpoints_in", "damage_of", "seal", "set_damaged_aside"]
+from hf_xmtc.disk import sync_folder
+
+__all__ = ["UNFINISHED", "best_checkpoint", "checkpoints_in", "clear_unfinished", "damage_of", "seal", "set_damaged_aside"]
 
 MANIFEST = "manifest.json"
 UNFINISHED = ".unfinished"
+_REPLACED = "-replaced"
 _CHUNK = 2**22
 
 
@@ -62,12 +65,27 @@ def seal(written: Path, folder: Path) -> None:
         json.dump({"files": files}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    replaced = written.with_name(written.name + "-replaced")
+    for inner in (*(path for path in written.rglob("*") if path.is_dir()), written):
+        sync_folder(inner)
+    replaced = written.with_name(folder.name + _REPLACED)
     shutil.rmtree(replaced, ignore_errors=True)
+    # A kill between the two leaves the name to no checkpoint, and `clear_unfinished` gives it back to the older one.
     if folder.exists():
         os.rename(folder, replaced)
     os.rename(written, folder)
+    sync_folder(written.parent)
+    sync_folder(folder.parent)
     shutil.rmtree(replaced, ignore_errors=True)
+
+
+def clear_unfinished(folder: str | os.PathLike) -> None:
+    """Remove what was not completed among the checkpoints of a folder; one that was about to be replaced gets its name back."""
+    unfinished = Path(folder, UNFINISHED)
+    for replaced in unfinished.glob(f"*{_REPLACED}"):
+        checkpoint = Path(folder, replaced.name.removesuffix(_REPLACED))
+        if not checkpoint.exists():
+            os.rename(replaced, checkpoint)
+    shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _checksum(file) -> str:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,15 @@ from hf_xmtc.disk import disk_error
 from hf_xmtc.strict_json import json_text
 
 from .arguments import public_arguments
-from .checkpoint_files import UNFINISHED, best_checkpoint, checkpoints_in, damage_of, seal, set_damaged_aside
+from .checkpoint_files import (
+    UNFINISHED,
+    best_checkpoint,
+    checkpoints_in,
+    clear_unfinished,
+    damage_of,
+    seal,
+    set_damaged_aside,
+)
 from .finite_trainer import FiniteTrainer
 from .gradient_clipping import AdaptiveGradientClipping
 from .label_sharding import gathered_weights, optimizer_folder, refuse_other_processes, save_optimizer_part
@@ -75,7 +82,7 @@ class ResumableTrainer(FiniteTrainer):
         """The checkpoint to go on from, after a look at its files by the process that wrote them."""
         with self.args.main_process_first(local=self.args.save_on_each_node, desc="looking at the checkpoints"):
             if self.args.should_save:
-                shutil.rmtree(os.path.join(self.args.output_dir, UNFINISHED), ignore_errors=True)
+                clear_unfinished(self.args.output_dir)
             if not given or not isinstance(given, bool):
                 return self._refuse_damaged(given or None)
             if self.args.should_save:
@@ -131,7 +138,7 @@ class ResumableTrainer(FiniteTrainer):
             if self.args.should_save:
                 self._save_state(os.path.join(written, TRAINER_STATE_NAME))
                 seal(Path(written), Path(run, name))
-                shutil.rmtree(os.path.join(run, UNFINISHED), ignore_errors=True)
+                clear_unfinished(run)
         if self.args.push_to_hub:
             self._push_from_checkpoint(os.path.join(run, name))
         if self.args.should_save:
@@ -148,7 +155,7 @@ class ResumableTrainer(FiniteTrainer):
         except Exception as error:
             told = disk_error(error, written)
             if self.args.should_save:
-                shutil.rmtree(os.path.dirname(written), ignore_errors=True)
+                clear_unfinished(Path(written).parent.parent)
             if told is None:
                 raise
             raise told from error
