@@ -37,6 +37,7 @@ MAY_IMPORT = {
 
 HUB_SAFE_PACKAGES = {"torch", "transformers", "safetensors", "numpy"}
 MAX_LINES = 400
+FOLDERS = sorted({path.parent for path in [*FILES, *(ROOT / "scripts").rglob("*.py")]} - {SOURCE, ROOT / "scripts"})
 
 
 def part_of(path: Path) -> str:
@@ -55,6 +56,36 @@ def modules_imported(source: str, path: Path) -> Iterator[tuple[int, str]]:
             base = package[: len(package) - node.level + 1] if node.level else []
             prefix = [*base, *([node.module] if node.module else [])]
             yield from ((node.lineno, ".".join([*prefix, alias.name])) for alias in node.names)
+
+
+def imports_within(folder: Path) -> dict[str, set[str]]:
+    """File → the files of the same folder that it imports, for type checkers too."""
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    graph = {}
+    for name in names:
+        imported: set[str] = set()
+        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.level <= 1:
+                own = f"{'.'.join(('hf_xmtc', folder.name))}."
+                imported.add(node.module.removeprefix(own) if node.level == 0 else node.module)
+        graph[name] = (imported & names) - {name}
+    return graph
+
+
+def circle_in(graph: dict[str, set[str]]) -> list[str] | None:
+    """Files that import each other in a circle, from one of them back to it; None where there is no circle."""
+    done: set[str] = set()
+
+    def follow(name: str, path: list[str]) -> list[str] | None:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return None
+        circles = [circle for other in sorted(graph[name]) if (circle := follow(other, [*path, name]))]
+        done.add(name)
+        return circles[0] if circles else None
+
+    return next((circle for name in sorted(graph) if (circle := follow(name, []))), None)
 
 
 def layer_complaints(source: str, path: Path) -> list[str]:
@@ -170,6 +201,21 @@ def test_imports_point_one_way():
 def test_files_of_one_folder_import_each_other_relatively():
     in_folders = [path for path in FILES if path.parent != SOURCE]
     assert complaints_about(in_folders, lambda path: own_folder_complaints(path.read_text("utf-8"), path)) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_files_of_one_folder_do_not_import_each_other_in_a_circle(folder):
+    graph = imports_within(folder)
+    for name, others in graph.items():
+        if name.startswith("configuration_"):
+            # A config names its model for type checkers, so that transformers tells model folders apart by all of their code.
+            graph[name] = {other for other in others if not other.startswith("modeling_")}
+    assert circle_in(graph) is None
+
+
+def test_a_circle_of_imports_is_found():
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
 
 
 def test_model_files_can_live_on_the_hub():

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-from pathlib import Path
 from types import SimpleNamespace
 
 import filelock
@@ -22,8 +21,8 @@ from run_tables import missing_runs, run_row, run_table
 from table_layout import METRICS, TRAIN_KL, Line
 from tables import COMPARISONS, TABLES, Row, Table
 
-RECIPES = sorted((Path(run_tables.__file__).parent / "recipes").rglob("*.yaml"))
-RESULTS = Path(run_tables.__file__).parent / "results"
+RECIPES = sorted((run_tables.SCRIPTS / "recipes").rglob("*.yaml"))
+RESULTS = run_tables.SCRIPTS / "results"
 LINE = Line("tab:blue", "solid")
 
 
@@ -251,7 +250,7 @@ def test_recipes_are_understood(path, tmp_path):
 @pytest.mark.parametrize("dataset", ["eurlex-4k", "amazoncat-13k", "wiki-500k"])
 @pytest.mark.parametrize("row", ["bertxml", "cornet-bertxml"])
 def test_recipes_of_bertxml_have_the_numerics_of_the_authors(dataset, row, tmp_path):
-    path = Path(run_tables.__file__).parent / "recipes" / dataset / f"{row}.yaml"
+    path = run_tables.SCRIPTS / "recipes" / dataset / f"{row}.yaml"
     settings = parse_recipe(["--config", str(path), "--output_dir", str(tmp_path), "--dataset", "x"]).model.config_settings()
     ours, authors = BertXMLConfig(num_labels=3, **settings), BertXMLConfig.reproduction(num_labels=3)
     for field in (

@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +34,6 @@ SETTINGS = {
     "learning_rate": 0.5,
     "disable_tqdm": True,
 }
-SMOKE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +68,9 @@ def run(place):
 @pytest.fixture(scope="module")
 def alone(run, place):
     """Folder of a run in one process, batches of 4, as the README starts it."""
-    started = time.monotonic()
     done = run(ACCELERATE, "alone", per_device_train_batch_size=4)
     assert done.returncode == 0, done.stderr
     assert "1 process(es)" in done.stderr
-    assert time.monotonic() - started < SMOKE_SECONDS
     return place / "alone"
 
 

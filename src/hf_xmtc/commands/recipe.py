@@ -17,7 +17,7 @@ from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unu
 
 from .config_overrides import SAID_BY_DATA, field_names, hint, read_overrides, refuse_unknown_overrides
 from .families import FAMILIES, family_named
-from .recipe_checks import refuse_what_does_not_go_together
+from .recipe_checks import check_compatibility
 
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
 
@@ -271,7 +271,7 @@ class Recipe:
             ValueError: If there are any.
         """
         self.model.check()
-        refuse_what_does_not_go_together(self.model, self.training)
+        check_compatibility(self.model.model_family, self.model.config_settings(), self.training)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as one flat JSON object; local paths are reduced to their last part.

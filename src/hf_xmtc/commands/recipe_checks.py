@@ -1,6 +1,7 @@
-"""Settings of model and training that do not go together."""
+"""Options of model and training that exclude each other."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from transformers import SchedulerType
 
@@ -11,21 +12,23 @@ from hf_xmtc.training.option_refusals import refuse_thresholds_if_none
 from .config_overrides import hint
 from .families import family_named
 
-if TYPE_CHECKING:
-    from .recipe import ModelArguments
-
-__all__ = ["refuse_what_does_not_go_together"]
+__all__ = ["check_compatibility"]
 
 
-def refuse_what_does_not_go_together(model: "ModelArguments", args: XMTCTrainingArguments) -> None:
+def check_compatibility(family: str, settings: Mapping[str, Any], args: XMTCTrainingArguments) -> None:
     """Refuse options that would do nothing, or not what they say.
+
+    Args:
+        family: Model family.
+        settings: Fields for its config.
+        args: Training arguments.
 
     Raises:
         ValueError: If there are any.
     """
-    refuse_thresholds_if_none(family_named(model.model_family)[1], args)
+    refuse_thresholds_if_none(family_named(family)[1], args)
     _refuse_unmeasured_metric(args)
-    has_candidates = bool(model.num_candidates)
+    has_candidates = bool(settings.get("num_candidates"))
     for name in ("num_random_candidates", "injection_share", "tune_generator_share"):
         value = getattr(args, name)
         if not has_candidates and value != getattr(XMTCTrainingArguments, name):
@@ -33,7 +36,7 @@ def refuse_what_does_not_go_together(model: "ModelArguments", args: XMTCTraining
                 f"{name}={value}, but the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or "
                 "leave it out."
             )
-    _refuse_sets_of_mixed_scores(model, args)
+    _refuse_sets_of_mixed_scores(settings, args)
 
 
 def _refuse_unmeasured_metric(args: XMTCTrainingArguments) -> None:
@@ -51,8 +54,7 @@ def _refuse_unmeasured_metric(args: XMTCTrainingArguments) -> None:
     raise ValueError(f"metric_for_best_model={metric!r}, but {reason}.")
 
 
-def _refuse_sets_of_mixed_scores(model: "ModelArguments", args: XMTCTrainingArguments) -> None:
-    settings = model.config_settings()
+def _refuse_sets_of_mixed_scores(settings: Mapping[str, Any], args: XMTCTrainingArguments) -> None:
     shares = {"tune_generator_share": args.tune_generator_share, "generator_share": settings.get("generator_share")}
     reasons = [f"{name}={value}" for name, value in shares.items() if value]
     has_threshold = args.tune_threshold != "none" or "decision_threshold" in settings

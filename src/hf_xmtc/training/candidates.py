@@ -1,11 +1,12 @@
 """Candidates in training: from the generator's list to what a document is trained on."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
+from transformers import Trainer
 
 from hf_xmtc.metrics import ranking_report
 from hf_xmtc.models.candidates import best_candidates, log_scores, training_candidates
@@ -13,9 +14,6 @@ from hf_xmtc.models.cooccurrence_sampling import mix_seeds
 from hf_xmtc.models.label_positives import positive_ids
 
 from .document_seeds import SEEDS
-
-if TYPE_CHECKING:
-    from .trainer import XMTCTrainer
 
 __all__ = ["CANDIDATES", "VOTES", "injection_rate", "tune_generator_share", "with_training_candidates"]
 
@@ -29,7 +27,7 @@ def injection_rate(step: int, num_steps: int, share: float) -> float:
     return max(0.0, 1.0 - step / (share * num_steps)) if share > 0 else 0.0
 
 
-def with_training_candidates(trainer: "XMTCTrainer", inputs: dict[str, Any]) -> dict[str, Any]:
+def with_training_candidates(trainer: Trainer, inputs: dict[str, Any]) -> dict[str, Any]:
     """The batch of a training step with `training_candidates` in the place of the generator's."""
     args, candidates = trainer.args, inputs[CANDIDATES]
     seeds = inputs.get(SEEDS)
@@ -45,7 +43,7 @@ def with_training_candidates(trainer: "XMTCTrainer", inputs: dict[str, Any]) -> 
     return inputs
 
 
-def tune_generator_share(trainer: "XMTCTrainer", dataset: Dataset) -> tuple[dict[float, float], dict[str, float]]:
+def tune_generator_share(trainer: Trainer, dataset: Dataset) -> tuple[dict[float, float], dict[str, float]]:
     """Give the model the ``generator_share`` with the best nDCG@5 on a validation split, the smallest of equally good ones.
 
     Args:
@@ -77,6 +75,6 @@ def tune_generator_share(trainer: "XMTCTrainer", dataset: Dataset) -> tuple[dict
     return found, output.metrics
 
 
-def _label_counts(trainer: "XMTCTrainer") -> Tensor:
+def _label_counts(trainer: Trainer) -> Tensor:
     counts = trainer.evaluation.label_counts
     return torch.as_tensor(np.ones(trainer.num_labels) if counts is None else counts, dtype=torch.int64)

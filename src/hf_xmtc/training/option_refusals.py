@@ -2,18 +2,16 @@
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.optim import Optimizer
+from transformers import Trainer
 
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import BY_WEIGHT, XMTCTrainingArguments
 from .layer_rates import refuse_options_without_encoder
-
-if TYPE_CHECKING:
-    from .trainer import XMTCTrainer
 
 __all__ = [
     "label_options",
@@ -39,7 +37,7 @@ def label_options(args: XMTCTrainingArguments) -> dict[str, Any]:
     return {name: getattr(args, name) for name in OPTIONS}
 
 
-def refuse_replaced_optimizer(trainer: "XMTCTrainer") -> None:
+def refuse_replaced_optimizer(trainer: Trainer) -> None:
     """Refuse, where label options are set, an optimizer that `XMTCTrainer.create_optimizer` has not built.
 
     Raises:
@@ -60,7 +58,7 @@ def refuse_replaced_optimizer(trainer: "XMTCTrainer") -> None:
     )
 
 
-def _refuse_other_options(trainer: "XMTCTrainer") -> None:
+def _refuse_other_options(trainer: Trainer) -> None:
     refuse_replaced_optimizer(trainer)
     built, now = trainer.built_with, label_options(trainer.args)
     if built is not None and trainer.optimizer is not None and _plain(trainer.optimizer) is trainer.built_optimizer:
@@ -87,7 +85,7 @@ def _plain(optimizer: Optimizer) -> Optimizer:
     return getattr(optimizer, "optimizer", optimizer)
 
 
-def refuse_unusable_options(trainer: "XMTCTrainer") -> None:
+def refuse_unusable_options(trainer: Trainer) -> None:
     """Refuse what the arguments alone do not show: what an environment or accelerate's own configuration has asked for.
 
     Raises:

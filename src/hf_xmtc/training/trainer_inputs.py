@@ -3,9 +3,10 @@
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from datasets import Dataset
+from transformers import Trainer
 
 from hf_xmtc.data import tokenize_dataset
 
@@ -14,13 +15,10 @@ from .document_seeds import with_document_seeds
 from .initialization import set_missing_label_weights
 from .layer_rates import freeze_heads
 
-if TYPE_CHECKING:
-    from .trainer import XMTCTrainer
-
 __all__ = ["every_document_in_order", "refuse_if_no_batch_is_full", "set_up_model", "tokenized"]
 
 
-def set_up_model(trainer: "XMTCTrainer") -> None:
+def set_up_model(trainer: Trainer) -> None:
     """What the trainer does with its model, and with each that ``model_init`` makes for another training.
 
     Raises:
@@ -49,7 +47,7 @@ def set_up_model(trainer: "XMTCTrainer") -> None:
     trainer.train_dataset = with_document_seeds(trainer.train_dataset, model, args)
 
 
-def tokenized(trainer: "XMTCTrainer", dataset: Any, name: str | None = None) -> Any:
+def tokenized(trainer: Trainer, dataset: Any, name: str | None = None) -> Any:
     """A split of texts as token ids, cut at what model and tokenizer take; anything else as it is.
 
     Args:
