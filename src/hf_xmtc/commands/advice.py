@@ -31,9 +31,11 @@ def advice_on(recipe: Recipe, num_labels: int, splits: Container[str]) -> list[s
         found.append(f"All {num_labels:,} labels are read beside every text and cost what as many words would.")
         if recipe.model.model_family == "laco":
             found[-1] += " --config_overrides num_candidates=64 reads the likeliest ones alone."
-    if recipe.model.backbone and recipe.training.learning_rate == XMTCTrainingArguments.learning_rate:
+    if (
+        recipe.model.backbone or recipe.model.model
+    ) and recipe.training.learning_rate == XMTCTrainingArguments.learning_rate:
         found.append(
-            f"learning_rate={recipe.training.learning_rate:g} suits models from scratch; pretrained encoders are usually fine-tuned with 2e-5 "
+            f"learning_rate={recipe.training.learning_rate:g} suits models from scratch; pretrained encoders and trained models are usually fine-tuned with 2e-5 "
             "to 5e-4."
         )
     return found

@@ -1,23 +1,27 @@
 """Tokenizer and model of a training run, and whether they fit into memory."""
 
+import logging
 import os
 
 import torch
-from datasets import DatasetDict
+from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from hf_xmtc.data import LabelInfo
+from hf_xmtc.data import LabelInfo, label_counts
 from hf_xmtc.models.backbones import pretrained_config
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
-from hf_xmtc.training import estimate_memory
+from hf_xmtc.training import estimate_memory, initialize_label_bias, initialize_label_embedding
 from hf_xmtc.training.option_refusals import refuse_unusable_with_model
 
+from .config_overrides import read_overrides
 from .families import family_named
 from .processes import say
 from .recipe import Recipe
 
-__all__ = ["build_model", "build_tokenizer", "refuse_too_large"]
+__all__ = ["build_model", "build_tokenizer", "initialize_labels", "refuse_too_large"]
+
+logger = logging.getLogger(__name__)
 
 
 def refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -41,6 +45,11 @@ def refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedToken
 def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFast:
     """The backbone's tokenizer, or one of words of the training texts; with CLS tokens in front where the family reads them."""
     max_length = recipe.data.max_length_tokens
+    if recipe.model.start is not None:
+        tokenizer = recipe.model.start.tokenizer
+        tokenizer.model_max_length = max_length
+        check_max_length(tokenizer, max_length)
+        return tokenizer
     if recipe.model.backbone:
         try:
             tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
@@ -72,6 +81,8 @@ def build_model(
 ) -> XMTCPreTrainedModel:
     """The model with its label names; on the meta device it takes no memory."""
     config_class, model_class = family_named(recipe.model.model_family)
+    if recipe.model.start is not None:
+        return _trained_model(model_class, recipe, info, on_meta)
     settings = {"label_names": info.names, **recipe.model.config_settings()}
     if recipe.model.backbone:
         return _model_on_backbone(model_class, recipe, settings, tokenizer, on_meta)
@@ -97,6 +108,54 @@ def build_model(
         with torch.no_grad():
             model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
     return model
+
+
+def _trained_model(model_class, recipe: Recipe, info: LabelInfo, on_meta: bool) -> XMTCPreTrainedModel:
+    start, overrides = recipe.model.start, read_overrides(recipe.model.config_overrides)
+    if on_meta:
+        config = start.config_for(info.names, overrides)
+        with torch.device("meta"):
+            return model_class(config)
+    num_new, dropped = len(start.new_labels(info.names)), start.dropped_labels(info.names)
+    say(
+        recipe.training,
+        f"Starting from {start.name}: {info.num_labels - num_new:,} of its {start.config.num_labels:,} labels are kept, {num_new:,} are "
+        f"new and {len(dropped):,} dropped.",
+    )
+    if dropped and recipe.training.should_log:
+        logger.warning(
+            f"The labels are those of the data, which lack {len(dropped):,} labels of the model, such as {dropped[0]!r}. To keep them, give "
+            "a label file that lists them too: --label_space file --label_file labels.json. Where CorNet or the encoder reads labels, "
+            "the scores of the others change without them."
+        )
+    if start.has_tuned_fields:
+        say(
+            recipe.training,
+            "What was tuned on the model's old data, thresholds or the generator's share, is not taken over; --tune_threshold and "
+            "--tune_generator_share tune it anew.",
+        )
+    return start.open(info.names, overrides)
+
+
+def initialize_labels(
+    recipe: Recipe, model: XMTCPreTrainedModel, tokenizer: PreTrainedTokenizerFast, train: Dataset, info: LabelInfo
+) -> None:
+    """Start labels from their words and their frequency, where the recipe says so; of a trained model the new ones alone.
+
+    Args:
+        recipe: The settings.
+        model: From `build_model`.
+        tokenizer: Its tokenizer.
+        train: The training split.
+        info: The labels.
+    """
+    chosen = recipe.model
+    label_ids = None if chosen.start is None else chosen.start.new_labels(info.names)
+    start = chosen.label_embedding_start
+    if start is not None or (chosen.reads_labels and model.config.joint_embedding):
+        initialize_label_embedding(model, tokenizer, start or "text", label_ids=label_ids)
+    if chosen.label_bias_from_frequency:
+        initialize_label_bias(model, label_counts(train, info.num_labels), len(train), label_ids=label_ids)
 
 
 def _model_on_backbone(model_class, recipe: Recipe, settings: dict, tokenizer, on_meta: bool) -> XMTCPreTrainedModel:

@@ -24,6 +24,7 @@ __all__ = [
     "choose_max_length",
     "open_generator",
     "open_model",
+    "readable_errors",
 ]
 
 # What prediction reads of a model folder: all of the first, one of the second.
@@ -47,7 +48,7 @@ def open_model(
     """
     check_readable(name_or_path)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    with _readable_errors(name_or_path, "config.json or the weights"):
+    with readable_errors(name_or_path, "config.json or the weights"):
         model, loading = AutoModelForSequenceClassification.from_pretrained(
             name_or_path, output_loading_info=True, **options
         )
@@ -62,14 +63,14 @@ def open_model(
             f"The weights of {name_or_path} lack {len(missing)} tensors, such as {missing[0]}, which would be random numbers. Were weights "
             "or config.json replaced? Copy both from where the model came."
         )
-    with _readable_errors(name_or_path, "tokenizer.json or tokenizer_config.json"):
+    with readable_errors(name_or_path, "tokenizer.json or tokenizer_config.json"):
         tokenizer = AutoTokenizer.from_pretrained(name_or_path, **options)
     model.check_tokenizer(tokenizer)
     return model.eval(), tokenizer
 
 
 @contextlib.contextmanager
-def _readable_errors(name_or_path: str, files: str) -> Iterator[None]:
+def readable_errors(name_or_path: str, files: str) -> Iterator[None]:
     """Name the model and its files in what the libraries raise on damaged ones, which may be anything from KeyError to RecursionError."""
     try:
         yield

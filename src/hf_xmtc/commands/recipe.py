@@ -5,7 +5,7 @@ import dataclasses
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from transformers import HfArgumentParser
@@ -18,6 +18,8 @@ from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unu
 from .config_overrides import SAID_BY_DATA, field_names, hint, read_overrides, refuse_unknown_overrides
 from .families import FAMILIES, family_named
 from .recipe_checks import check_compatibility
+from .recipe_file import read_recipe_file
+from .starting_model import TOKENIZER_OPTIONS, StartingModel
 
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
 
@@ -63,32 +65,32 @@ SAID_ELSEWHERE = (
     "hub_strategy",
     "hub_always_push",
 )
-# What train.py adds to recipe.json beside the settings.
-RECORDED = (
-    "data_digest",
-    "dataset_fingerprint",
-    "dataset_language",
-    "dataset_license",
-    "dataset_name",
-    "dataset_repo_id",
-    "document_sample",
-    "processes",
-    "validation_carved",
-)
 # What other programs call some options; nothing is written nearly so.
 USUAL_NAMES = {
     "batch_size": "per_device_train_batch_size",
     "epochs": "num_train_epochs",
     "lr": "learning_rate",
     "max_length": "max_length_tokens",
-    "model": "model_family",
 }
 
 
 @dataclass
 class ModelArguments:
-    """Which model to train."""
+    """Which model to train.
 
+    Attributes:
+        start: What ``model`` names, once it is opened (`follow_starting_model`).
+    """
+
+    start: ClassVar[StartingModel | None] = None
+
+    model: str | None = field(
+        default=None,
+        metadata={
+            "help": "Go on from a trained model (folder or Hub id), with the labels of the data: those it knows keep what it has learnt."
+        },
+    )
+    model_revision: str | None = field(default=None, metadata={"help": "Revision of that model on the Hub."})
     model_family: str = field(default="bertxml", metadata={"help": f"Model family: {', '.join(sorted(FAMILIES))}."})
     backbone: str | None = field(
         default=None,
@@ -182,6 +184,8 @@ class ModelArguments:
         config_class, _ = family_named(self.model_family)
         overrides = read_overrides(self.config_overrides)
         refuse_unknown_overrides(overrides, config_class)
+        if self.start is not None:
+            settings = self.start.settings
         settings.update(overrides)
         return settings
 
@@ -210,7 +214,10 @@ class DataArguments:
     validation_fraction: float = field(
         default=0.1, metadata={"help": "Part of train held out where there is no validation split."}
     )
-    max_length_tokens: int = field(default=128, metadata={"help": "Tokens after which a text is cut, CLS tokens included."})
+    max_length_tokens: int = field(
+        default=128,
+        metadata={"help": "Tokens after which a text is cut, CLS tokens included (default with --model: that model's)."},
+    )
     vocab_size: int = field(default=500_000, metadata={"help": "Largest vocabulary of the word tokenizer."})
     min_document_frequency: int = field(
         default=2, metadata={"help": "Documents a word must occur in to enter the vocabulary."}
@@ -258,11 +265,16 @@ class DataArguments:
 
 @dataclass
 class Recipe:
-    """Everything that decides a run."""
+    """Everything that decides a run.
+
+    Attributes:
+        choices: Names of the settings that command line and recipe file name; None where nobody knows.
+    """
 
     model: ModelArguments
     data: DataArguments
     training: XMTCTrainingArguments
+    choices: frozenset[str] | None = None
 
     def check(self) -> None:
         """Refuse settings of the model and of the training that do not go together.
@@ -282,6 +294,8 @@ class Recipe:
         settings = {**dataclasses.asdict(self.model), **dataclasses.asdict(self.data)}
         if not self.model.reads_cls_tokens:
             del settings["num_cls_tokens"]
+        if self.model.model:
+            settings = {key: value for key, value in settings.items() if key not in TOKENIZER_OPTIONS}
         if self.data.document_limits:
             settings["document_sample"] = "text_hash"
         for key, value in settings.items():
@@ -319,10 +333,11 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
     defaults = {"output_dir": DEFAULT_OUTPUT_DIR, "use_cpu": not accelerator, "dataloader_pin_memory": accelerator}
     # What this command does in any case; transformers' defaults would make a False that somebody gives look like none.
     defaults.update(do_train=True, do_eval=True, do_predict=True)
-    path = next(iter(_values_of("--config", argv)), None)
+    path, from_file = next(iter(_values_of("--config", argv)), None), {}
+    known = {action.dest for action in parser._actions} - {"help", "config"}
     if path is not None:
-        known = {action.dest for action in parser._actions} - {"help", "config"}
-        defaults.update(_read_recipe_file(path, known))
+        from_file = read_recipe_file(path, known)
+        defaults.update(from_file)
     parser.set_defaults(**defaults)
     chosen, unknown = parser.parse_known_args(argv)
     if overrides := _values_of("--config_overrides", argv):
@@ -338,12 +353,17 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
             "train --help."
         )
     _refuse_idle_options(chosen)
-    if path is not None and "dataset" not in defaults and not _values_of("--dataset", argv):
-        raise ValueError(
-            f"{path} names no data set, and neither does the command line. Add --dataset FOLDER_OR_HUB_ID, or --dataset demo for the "
-            "shipped one."
+    # What is not given stays as it is in the namespace.
+    seen = vars(parser.parse_known_args(argv, argparse.Namespace(**dict.fromkeys(known, parser)))[0])
+    choices = {name for name in known if from_file.get(name) is not None or seen[name] is not parser}
+    if (path or chosen.model) and "dataset" not in choices:
+        where = (
+            f"{path} names no data set, and neither does the command line"
+            if path
+            else f"--model {chosen.model} without a data set"
         )
-    return Recipe(*parser.parse_dict(vars(chosen), allow_extra_keys=True))
+        raise ValueError(f"{where}. Add --dataset FOLDER_OR_HUB_ID, or --dataset demo for the shipped one.")
+    return Recipe(*parser.parse_dict(vars(chosen), allow_extra_keys=True), choices=frozenset(choices))
 
 
 def _hint_at_option(option: str, family: str, options: list[str]) -> str:
@@ -376,24 +396,3 @@ def _values_of(option: str, argv: list[str]) -> list[str]:
         elif argument == option and position + 1 < len(argv):
             values.append(argv[position + 1])
     return values
-
-
-def _read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"There is no recipe file {path}. Recipes of this project lie in scripts/recipes/.")
-    import yaml
-
-    with open(path, encoding="utf-8") as file:
-        try:
-            settings = yaml.safe_load(file) or {}
-        except yaml.YAMLError as error:
-            raise ValueError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(settings, dict):
-        raise ValueError(f"{path} must hold settings as 'name: value' lines, found a {type(settings).__name__}.")
-    # The recipe.json of a model folder also records what the run found; that is no setting.
-    settings = {key: value for key, value in settings.items() if key not in RECORDED}
-    unknown = sorted(set(settings) - known)
-    if unknown:
-        raise ValueError(f"{path} names {', '.join(unknown)}, which hf-xmtc train does not know; see hf-xmtc train --help.")
-    # As text they are checked and converted like values on the command line: YAML reads 1e-3 as text and 12.5 as a length.
-    return {key: str(value) if isinstance(value, bool | int | float) else value for key, value in settings.items()}

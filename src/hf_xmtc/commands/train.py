@@ -21,11 +21,7 @@ from hf_xmtc.data import (
 )
 from hf_xmtc.disk import disk_error
 from hf_xmtc.hub import push_folder
-from hf_xmtc.training import (
-    XMTCTrainer,
-    initialize_label_bias,
-    initialize_label_embedding,
-)
+from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
 
@@ -34,13 +30,14 @@ from .closing_words import closing_words, words_on_thresholds
 from .data_loading import cache_folders, content_digest, load_data, refuse_useless_splits
 from .document_limits import rows_in_data
 from .json_files import write_json
-from .model_building import build_model, build_tokenizer, refuse_too_large
+from .model_building import build_model, build_tokenizer, initialize_labels, refuse_too_large
 from .output_folder import DATA_DIGEST, OutputFolder
 from .picture_and_card import write_picture_and_card
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
 from .publishing import explain_failed_push, push_command
 from .recipe import Recipe, parse_recipe
 from .reopening import check_folder, score_some
+from .starting_model import follow_starting_model
 from .trained_state import keep_trained, restore_trained
 
 __all__ = ["main", "train"]
@@ -99,6 +96,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
         MemoryError: If the run cannot fit into the free memory.
         FloatingPointError: If the loss or the weights are no longer finite.
     """
+    follow_starting_model(recipe)
     recipe.check()
     folder = OutputFolder(recipe.training.output_dir)
     folder.refuse_if_taken()
@@ -130,7 +128,7 @@ def _train_into(folder: OutputFolder, recipe: Recipe, trainer_class: type[XMTCTr
         if recipe.model.num_candidates >= info.num_labels:
             raise ValueError(
                 f"num_candidates={recipe.model.num_candidates}, but the data have {info.num_labels} labels, so every label would be a candidate. "
-                "Leave it out: the model then reads them all."
+                "Leave it out: the model then reads them all. (A trained model keeps its own: give it data with more labels.)"
             )
         unseen = info.num_labels if args.ignore_unseen_labels else None
         with args.main_process_first(desc="finding candidates"):
@@ -154,11 +152,7 @@ def _train_into(folder: OutputFolder, recipe: Recipe, trainer_class: type[XMTCTr
             folder.begin(settings)
     transformers.set_seed(args.seed)
     model = build_model(recipe, info, tokenizer)
-    start = recipe.model.label_embedding_start
-    if start is not None or (recipe.model.reads_labels and model.config.joint_embedding):
-        initialize_label_embedding(model, tokenizer, start or "text")
-    if recipe.model.label_bias_from_frequency:
-        initialize_label_bias(model, label_counts(data["train"], info.num_labels), len(data["train"]))
+    initialize_labels(recipe, model, tokenizer, data["train"], info)
     args.output_dir = str(folder.checkpoints)
     # The Trainer would push its checkpoints while it trains, as hub_strategy and hub_always_push say, which therefore have no
     # effect here; the finished folder is what others want.

@@ -166,7 +166,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
         "metrics": _read_json_if_there(folder / "metrics.json"),
         "recipe": {key: value for key, value in recipe.items() if key not in _FACT_KEYS},
         "training_curve": TRAINING_CURVE_FILE if (folder / TRAINING_CURVE_FILE).exists() else None,
-        "base_model": recipe.get("base_model") or recipe.get("backbone"),
+        "base_model": recipe.get("base_model") or recipe.get("model") or recipe.get("backbone"),
         "language": recipe.get("language") or recipe.get("dataset_language"),
         **{key: recipe.get(key) for key in ("dataset_description", "dataset_license", "dataset_repo_id")},
     }

@@ -39,6 +39,11 @@ def check_model_type(config: PreTrainedConfig) -> None:
     Raises:
         ValueError: If it is such a model.
     """
+    if hasattr(config, "labels_digest"):
+        raise ValueError(
+            f"The backbone is a trained model of the type {config.model_type!r} and no bare encoder. To go on from it, give it as --model to "
+            "hf-xmtc train, or open it with from_pretrained and call resize_labels."
+        )
     # Masked language models see both ways; in a causal one a token would see nothing of what follows it.
     if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder or getattr(config, "is_decoder", False):
         raise ValueError(

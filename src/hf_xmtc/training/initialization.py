@@ -15,7 +15,9 @@ logger = logging.get_logger(__name__)
 
 
 @torch.no_grad()
-def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, num_documents: int) -> None:
+def initialize_label_bias(
+    model: XMTCPreTrainedModel, label_counts: np.ndarray, num_documents: int, label_ids: list[int] | None = None
+) -> None:
     """Start every label's bias at the log-odds of its training frequency.
 
     With many labels, nearly all of them wrong, the first steps of training otherwise learn only that labels are rare. A model whose
@@ -25,6 +27,9 @@ def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, 
         model: A new model. LACO's auxiliary heads start at how often their answer is yes, unless they are the authors' of two units.
         label_counts: Training documents of each label, (L,).
         num_documents: Training documents N.
+        label_ids: The new labels of a trained model (`resize_labels`), which alone start then, at the bias that had silenced them;
+            where labels share one bias and there is no CorNet, they have none. A linear head scores them by their frequency alone,
+            because random weights on the large states of a trained encoder would predict them. None for a new model.
 
     Raises:
         ValueError: If there is not one count per label.
@@ -34,10 +39,27 @@ def initialize_label_bias(model: XMTCPreTrainedModel, label_counts: np.ndarray, 
     """
     _refuse_other_counts(model, label_counts)
     head = model.label_head
+    if label_ids is not None:
+        _initialize_new_bias(model, label_counts, num_documents, label_ids)
+        return
     prior = (np.asarray(label_counts, dtype=np.float64) + 0.5) / (num_documents + 1.0)
     prior = prior.mean(keepdims=True) if len(head.label_bias) < len(prior[head.own_labels]) else prior[head.own_labels]
     head.label_bias.copy_(torch.from_numpy(np.log(prior / (1 - prior))))
     _initialize_auxiliary_bias(model, float(np.sum(label_counts)) / max(1, num_documents), num_documents)
+
+
+def _initialize_new_bias(
+    model: XMTCPreTrainedModel, label_counts: np.ndarray, num_documents: int, label_ids: list[int]
+) -> None:
+    """Where `resize_labels` has put what silences new labels; `torch.no_grad` is the caller's."""
+    prior = (np.asarray(label_counts, dtype=np.float64)[label_ids] + 0.5) / (num_documents + 1.0)
+    head, bias = model.label_head, model.label_head.label_bias
+    if len(bias) == len(label_counts) and head.linear_head is not None:
+        head.linear_head.weight[label_ids] = 0.0
+    if len(bias) < len(label_counts):
+        bias = model.cornet.blocks[-1].to_labels.bias if model.cornet is not None else None
+    if bias is not None:
+        bias[label_ids] = torch.from_numpy(np.log(prior / (1 - prior))).to(bias)
 
 
 @torch.no_grad()

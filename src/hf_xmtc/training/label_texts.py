@@ -14,7 +14,11 @@ LABEL_EMBEDDING_STARTS = ("text", "random", "unused")
 
 @torch.no_grad()
 def initialize_label_embedding(
-    model: JointModel, tokenizer: Any, start: str = "text", texts: list[str] | None = None
+    model: JointModel,
+    tokenizer: Any,
+    start: str = "text",
+    texts: list[str] | None = None,
+    label_ids: list[int] | None = None,
 ) -> None:
     """Give the tokens that stand for labels a start that says something.
 
@@ -25,6 +29,7 @@ def initialize_label_embedding(
             ``[unused1]``, ``[unused2]`` …, which is what LACO's authors take (of a cased BERT, where they are few); ``random``: as
             the model has them.
         texts: Texts of the labels in id order; by default their display names.
+        label_ids: Labels to start; None for all.
 
     Raises:
         ValueError: If the start is unknown, texts are not one per label, the tokenizer has too few unused tokens, or the model has
@@ -41,13 +46,14 @@ def initialize_label_embedding(
         )
     if start == "random":
         return
+    chosen = slice(None) if label_ids is None else label_ids
     if words.shape[1] != labels.embedding_dim:
         raise ValueError(
             f"Words have embeddings of width {words.shape[1]} and labels of {labels.embedding_dim}, so labels cannot start from "
             "words. Use start='random'."
         )
     if start == "unused":
-        labels.weight.copy_(_unused_rows(tokenizer, words, labels.num_embeddings))
+        labels.weight[chosen] = _unused_rows(tokenizer, words, labels.num_embeddings)[chosen]
         return
     names = model.config.label_names
     texts = [names.name_of(label_id) for label_id in range(labels.num_embeddings)] if texts is None else texts
@@ -55,7 +61,7 @@ def initialize_label_embedding(
         raise ValueError(
             f"{len(texts)} texts were given for {labels.num_embeddings} labels. Give one per label, in id order."
         )
-    labels.weight.copy_(_mean_rows(tokenizer, words, texts, labels.weight))
+    labels.weight[chosen] = _mean_rows(tokenizer, words, texts, labels.weight)[chosen]
 
 
 def _mean_rows(tokenizer: Any, words: Tensor, texts: list[str], otherwise: Tensor) -> Tensor:

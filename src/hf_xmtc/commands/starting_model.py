@@ -1,0 +1,217 @@
+"""``--model``: a trained model that training starts from, and which of the run's settings are therefore its own."""
+
+import copy
+import dataclasses
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import LARGE_INTEGER
+from transformers.utils import cached_file
+
+from hf_xmtc.file_checks import read_json_object
+from hf_xmtc.models.configuration_xmtc import XMTCConfig
+from hf_xmtc.models.label_names import LabelNames
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+
+from .config_overrides import own_fields, read_overrides, refuse_unknown_overrides
+from .families import FAMILIES
+from .model_opening import check_readable, open_model, readable_errors
+
+if TYPE_CHECKING:
+    from .recipe import Recipe
+
+__all__ = ["TOKENIZER_OPTIONS", "StartingModel", "follow_starting_model"]
+
+# Options that build a word tokenizer and its embedding, and those that name an encoder: a trained model has them behind it.
+TOKENIZER_OPTIONS = ("vocab_size", "min_document_frequency", "word_splitting", "word_vectors")
+BACKBONE_OPTIONS = ("backbone", "backbone_revision", "backbone_num_layers")
+# Fields of the config that were tuned on the data the model comes from. They start as in a new model, or as config_overrides says.
+TUNED_FIELDS = ("decision_threshold", "has_label_thresholds", "generator_share")
+
+
+@dataclass(frozen=True)
+class StartingModel:
+    """A trained model before its weights are read.
+
+    Attributes:
+        name: Its folder, or its id on the Hub.
+        revision: Branch, tag or commit on the Hub.
+        config: Its config.
+        tokenizer: Its tokenizer.
+        recipe: What its recipe.json says; empty where there is none.
+    """
+
+    name: str
+    revision: str | None
+    config: XMTCConfig
+    tokenizer: PreTrainedTokenizerFast
+    recipe: dict[str, Any]
+
+    @classmethod
+    def from_pretrained(cls, name: str, revision: str | None = None) -> "StartingModel":
+        """Read config, label names, tokenizer and recipe; the classes are those of this package.
+
+        Raises:
+            OSError: If the folder or the Hub's repo is not there or not complete.
+            ValueError: If a file is damaged, or it is no model of this package.
+        """
+        if name in FAMILIES and not os.path.isdir(name):
+            raise ValueError(f"model={name!r} names a family and no trained model. Did you mean --model_family {name}?")
+        check_readable(name)
+        with readable_errors(name, "config.json or labels.json"):
+            family = XMTCConfig.get_config_dict(name, revision=revision)[0].get("model_type")
+            if family not in FAMILIES:
+                raise ValueError(
+                    f"model={name!r} is of the type {family!r}, which is none of the families of hf_xmtc: {', '.join(sorted(FAMILIES))}. "
+                    "A pretrained encoder goes into one with --backbone."
+                )
+            config = FAMILIES[family][0].from_pretrained(name, revision=revision)
+            config.locate_labels(name, revision=revision)
+            _ = config.label_names  # read now, because a damaged file is better known early
+        with readable_errors(name, "tokenizer.json or tokenizer_config.json"):
+            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+        recipe = cached_file(name, "recipe.json", revision=revision, _raise_exceptions_for_missing_entries=False)
+        return cls(name, revision, config, tokenizer, read_json_object(recipe) if recipe else {})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The fields of its config that a model of other data keeps."""
+        return {name: getattr(self.config, name) for name in own_fields(type(self.config)) if name not in TUNED_FIELDS}
+
+    @property
+    def max_length_tokens(self) -> int | None:
+        """Tokens of its documents; None where nothing says it."""
+        limits = [self.tokenizer.model_max_length, self.config.max_input_tokens]
+        limits = [limit for limit in limits if limit is not None and limit < LARGE_INTEGER]
+        return min(limits, default=self.recipe.get("max_length_tokens"))
+
+    def new_labels(self, labels: LabelNames) -> list[int]:
+        """Ids of the labels that the model does not know."""
+        known = self.config.label_names.ids
+        return [label_id for label_id, label in enumerate(labels.labels) if label not in known]
+
+    def dropped_labels(self, labels: LabelNames) -> list[str]:
+        """Its labels that are not among others."""
+        return [label for label in self.config.label_names.labels if label not in labels.ids]
+
+    def config_for(self, labels: LabelNames, overrides: dict[str, Any]) -> XMTCConfig:
+        """The config of the model with other labels.
+
+        Raises:
+            ValueError: If the model has no room for so many.
+        """
+        config, labels = copy.deepcopy(self.config), self._with_metadata(labels)
+        config.refuse_without_room(len(labels))
+        config.forget_label_names()
+        config.num_labels, config.label_names = len(labels), labels
+        for name in TUNED_FIELDS:
+            if hasattr(config, name):
+                setattr(config, name, overrides.get(name, config.left_out_of_files[name]))
+        return config
+
+    def open(self, labels: LabelNames, overrides: dict[str, Any]) -> XMTCPreTrainedModel:
+        """The model with other labels, in float32; those it knows keep what it has learnt of them.
+
+        What was tuned or counted on its old data does not stay: thresholds, the generator's share, and the weights of labels in the loss.
+        """
+        model = open_model(self.name, self.revision)[0].float()
+        model.resize_labels(self._with_metadata(labels))
+        config = self.config_for(labels, overrides)
+        if model.has_thresholds:
+            model.set_thresholds(config.decision_threshold)
+        if hasattr(config, "generator_share"):
+            model.config.generator_share = config.generator_share
+        if model.label_head.positive_weight is not None:
+            model.label_head.positive_weight.zero_()  # the Trainer then counts them
+        return model
+
+    @property
+    def has_tuned_fields(self) -> bool:
+        """Whether anything of it was tuned."""
+        found = {name: getattr(self.config, name) for name in TUNED_FIELDS if hasattr(self.config, name)}
+        return any(value != self.config.left_out_of_files[name] for name, value in found.items())
+
+    def _with_metadata(self, labels: LabelNames) -> LabelNames:
+        """The labels with the display names and parents that the model has and the data do not."""
+        known, names, parents = self.config.label_names, [], []
+        for label_id, label in enumerate(labels.labels):
+            name, above, old = labels.name_of(label_id), labels.parents_of(label_id), known.ids.get(label)
+            names.append(known.name_of(old) if name == label and old is not None else name)
+            parents.append(known.parents_of(old) if not above and old is not None else above)
+        return LabelNames(labels.labels, names, parents)
+
+    def refuse_other_settings(self, settings: dict[str, Any]) -> None:
+        """Refuse settings that the model does not have.
+
+        Raises:
+            ValueError: If there are any; the message holds all of them.
+        """
+        config = self.config
+        own = {name: self.recipe.get(name) for name in (*BACKBONE_OPTIONS, *TOKENIZER_OPTIONS)}
+        own |= {"model_family": config.model_type, "num_cls_tokens": getattr(config, "num_cls_tokens", 0)}
+        own |= {name: getattr(config, name) for name in ("cornet_num_blocks", "cornet_context_size")}
+        overrides = read_overrides(settings.get("config_overrides"))
+        refuse_unknown_overrides(overrides, type(config))
+        pairs = [(name, settings[name], own[name]) for name in own if settings.get(name) is not None]
+        pairs += [(name, value, getattr(config, name)) for name, value in overrides.items() if name not in TUNED_FIELDS]
+        other = [
+            f"{name}={value!r}" + (f" (the model has {has!r:.80})" if has is not None else "")
+            for name, value, has in pairs
+            if not _is_same(value, has)
+        ]
+        if other:
+            raise ValueError(
+                f"The trained model {self.name} brings its own settings and tokenizer, but others were given: {'; '.join(other)}. Leave them "
+                "out, or leave --model out to train a new model."
+            )
+
+
+def follow_starting_model(recipe: "Recipe") -> None:
+    """Open what ``recipe.model.model`` names, if anything, and let the recipe say what the model is.
+
+    Raises:
+        OSError: If it cannot be opened.
+        ValueError: If it cannot be opened, or settings were given that it does not have.
+    """
+    chosen, data = recipe.model, recipe.data
+    if chosen.model is None:
+        if chosen.model_revision is not None:
+            raise ValueError(
+                f"model_revision={chosen.model_revision!r}, but no model was named. Add --model HUB_ID, or leave it out."
+            )
+        return
+    start = StartingModel.from_pretrained(chosen.model, chosen.model_revision)
+    choices = _choices(recipe)
+    start.refuse_other_settings({name: value for name, value in (vars(chosen) | vars(data)).items() if name in choices})
+    chosen.start, config = start, start.config
+    chosen.model_family = config.model_type
+    chosen.cornet_num_blocks, chosen.cornet_context_size = config.cornet_num_blocks, config.cornet_context_size
+    chosen.num_cls_tokens = getattr(config, "num_cls_tokens", type(chosen).num_cls_tokens)
+    chosen.backbone = chosen.backbone_revision = chosen.backbone_num_layers = None
+    if "max_length_tokens" not in choices:
+        data.max_length_tokens = start.max_length_tokens or data.max_length_tokens
+
+
+def _choices(recipe: "Recipe") -> Collection[str]:
+    """Names of the settings that somebody has given; of a recipe made in Python, those that are no defaults."""
+    if recipe.choices is not None:
+        return recipe.choices
+    return {
+        entry.name
+        for part in (recipe.model, recipe.data)
+        for entry in dataclasses.fields(part)
+        if getattr(part, entry.name) != getattr(type(part)(), entry.name)
+    }
+
+
+def _is_same(value: Any, own: Any) -> bool:
+    if isinstance(value, dict) and not isinstance(own, dict):  # some fields of an encoder's config
+        return all(_is_same(entry, getattr(own, name, None)) for name, entry in value.items())
+    if isinstance(value, list | tuple) and isinstance(own, list | tuple):
+        return list(value) == list(own)
+    if isinstance(value, str) and os.path.exists(value):
+        value = os.path.basename(os.path.abspath(value))  # as recipe.json has it
+    return value == own
