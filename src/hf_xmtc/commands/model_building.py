@@ -1,7 +1,9 @@
 """Tokenizer and model of a training run, and whether they fit into memory."""
 
+import dataclasses
 import logging
 import os
+from collections.abc import Collection
 
 import torch
 from datasets import Dataset, DatasetDict
@@ -18,8 +20,9 @@ from .config_overrides import read_overrides
 from .families import family_named
 from .processes import say
 from .recipe import Recipe
+from .starting_model import StartingModel
 
-__all__ = ["build_model", "build_tokenizer", "initialize_labels", "refuse_too_large"]
+__all__ = ["build_model", "build_tokenizer", "follow_starting_model", "initialize_labels", "refuse_too_large"]
 
 logger = logging.getLogger(__name__)
 
@@ -173,3 +176,41 @@ def _model_on_backbone(model_class, recipe: Recipe, settings: dict, tokenizer, o
     backbone_config.vocab_size = len(tokenizer)
     with torch.device("meta"):
         return model_class(model_class.config_class.for_backbone(backbone_config, tokenizer, **settings))
+
+
+def follow_starting_model(recipe: Recipe) -> None:
+    """Open what ``recipe.model.model`` names, if anything, and let the recipe say what the model is.
+
+    Raises:
+        OSError: If it cannot be opened.
+        ValueError: If it cannot be opened, or settings were given that it does not have.
+    """
+    chosen, data = recipe.model, recipe.data
+    if chosen.model is None:
+        if chosen.model_revision is not None:
+            raise ValueError(
+                f"model_revision={chosen.model_revision!r}, but no model was named. Add --model HUB_ID, or leave it out."
+            )
+        return
+    start = StartingModel.from_pretrained(chosen.model, chosen.model_revision)
+    choices = _choices(recipe)
+    start.refuse_other_settings({name: value for name, value in (vars(chosen) | vars(data)).items() if name in choices})
+    chosen.start, config = start, start.config
+    chosen.model_family = config.model_type
+    chosen.cornet_num_blocks, chosen.cornet_context_size = config.cornet_num_blocks, config.cornet_context_size
+    chosen.num_cls_tokens = getattr(config, "num_cls_tokens", type(chosen).num_cls_tokens)
+    chosen.backbone = chosen.backbone_revision = chosen.backbone_num_layers = None
+    if "max_length_tokens" not in choices:
+        data.max_length_tokens = start.max_length_tokens or data.max_length_tokens
+
+
+def _choices(recipe: Recipe) -> Collection[str]:
+    """Names of the settings that somebody has given; of a recipe made in Python, those that are no defaults."""
+    if recipe.choices is not None:
+        return recipe.choices
+    return {
+        entry.name
+        for part in (recipe.model, recipe.data)
+        for entry in dataclasses.fields(part)
+        if getattr(part, entry.name) != getattr(type(part)(), entry.name)
+    }

@@ -1,11 +1,9 @@
 """``--model``: a trained model that training starts from, and which of the run's settings are therefore its own."""
 
 import copy
-import dataclasses
 import os
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import LARGE_INTEGER
@@ -20,10 +18,7 @@ from .config_overrides import own_fields, read_overrides, refuse_unknown_overrid
 from .families import FAMILIES
 from .model_opening import check_readable, open_model, readable_errors
 
-if TYPE_CHECKING:
-    from .recipe import Recipe
-
-__all__ = ["TOKENIZER_OPTIONS", "StartingModel", "follow_starting_model"]
+__all__ = ["TOKENIZER_OPTIONS", "StartingModel"]
 
 # Options that build a word tokenizer and its embedding, and those that name an encoder: a trained model has them behind it.
 TOKENIZER_OPTIONS = ("vocab_size", "min_document_frequency", "word_splitting", "word_vectors")
@@ -167,44 +162,6 @@ class StartingModel:
                 f"The trained model {self.name} brings its own settings and tokenizer, but others were given: {'; '.join(other)}. Leave them "
                 "out, or leave --model out to train a new model."
             )
-
-
-def follow_starting_model(recipe: "Recipe") -> None:
-    """Open what ``recipe.model.model`` names, if anything, and let the recipe say what the model is.
-
-    Raises:
-        OSError: If it cannot be opened.
-        ValueError: If it cannot be opened, or settings were given that it does not have.
-    """
-    chosen, data = recipe.model, recipe.data
-    if chosen.model is None:
-        if chosen.model_revision is not None:
-            raise ValueError(
-                f"model_revision={chosen.model_revision!r}, but no model was named. Add --model HUB_ID, or leave it out."
-            )
-        return
-    start = StartingModel.from_pretrained(chosen.model, chosen.model_revision)
-    choices = _choices(recipe)
-    start.refuse_other_settings({name: value for name, value in (vars(chosen) | vars(data)).items() if name in choices})
-    chosen.start, config = start, start.config
-    chosen.model_family = config.model_type
-    chosen.cornet_num_blocks, chosen.cornet_context_size = config.cornet_num_blocks, config.cornet_context_size
-    chosen.num_cls_tokens = getattr(config, "num_cls_tokens", type(chosen).num_cls_tokens)
-    chosen.backbone = chosen.backbone_revision = chosen.backbone_num_layers = None
-    if "max_length_tokens" not in choices:
-        data.max_length_tokens = start.max_length_tokens or data.max_length_tokens
-
-
-def _choices(recipe: "Recipe") -> Collection[str]:
-    """Names of the settings that somebody has given; of a recipe made in Python, those that are no defaults."""
-    if recipe.choices is not None:
-        return recipe.choices
-    return {
-        entry.name
-        for part in (recipe.model, recipe.data)
-        for entry in dataclasses.fields(part)
-        if getattr(part, entry.name) != getattr(type(part)(), entry.name)
-    }
 
 
 def _is_same(value: Any, own: Any) -> bool:

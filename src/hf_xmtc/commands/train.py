@@ -30,14 +30,13 @@ from .closing_words import closing_words, words_on_thresholds
 from .data_loading import cache_folders, content_digest, load_data, refuse_useless_splits
 from .document_limits import rows_in_data
 from .json_files import write_json
-from .model_building import build_model, build_tokenizer, initialize_labels, refuse_too_large
+from .model_building import build_model, build_tokenizer, follow_starting_model, initialize_labels, refuse_too_large
 from .output_folder import DATA_DIGEST, OutputFolder
 from .picture_and_card import write_picture_and_card
 from .processes import UnjoinedProcessesError, leave_processes, peak_memory_mb, say, set_up_process
 from .publishing import explain_failed_push, push_command
 from .recipe import Recipe, parse_recipe
 from .reopening import check_folder, score_some
-from .starting_model import follow_starting_model
 from .trained_state import keep_trained, restore_trained
 
 __all__ = ["main", "train"]
