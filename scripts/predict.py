@@ -1,6 +1,8 @@
 """Tag a file of texts: ``python scripts/predict.py --model outputs/demo-bertxml --input texts.txt --output tags.jsonl``."""
 
-from hf_xmtc.commands.predict import main
+import sys
+
+from hf_xmtc_command import main
 
 if __name__ == "__main__":
-    main()
+    main(["predict", *sys.argv[1:]])

@@ -2,7 +2,7 @@
 
 import sys
 
-from hf_xmtc.hub import push_main
+from hf_xmtc_command import main
 
 if __name__ == "__main__":
-    sys.exit(push_main())
+    sys.exit(main(["push", *sys.argv[1:]]))

@@ -1,6 +1,8 @@
 """Train and evaluate a tagger: accelerate launch scripts/train.py (see --help, and README.md)."""
 
-from hf_xmtc.commands.train import main
+import sys
+
+from hf_xmtc_command import main
 
 if __name__ == "__main__":
-    main()
+    main(["train", *sys.argv[1:]])

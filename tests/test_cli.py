@@ -38,9 +38,10 @@ def test_arguments_go_to_the_command_and_its_status_comes_back(monkeypatch):
 
     monkeypatch.setattr("hf_xmtc.hub.push.push_main", push_main)
     monkeypatch.setattr("hf_xmtc.commands.predict.main", received.append)
-    assert cli.main(["push", "--model", "x", "--help"]) == 1
-    assert cli.main(["predict", "--top_k", "3"]) == 0
-    assert received == [["--model", "x", "--help"], ["--top_k", "3"]]
+    push, predict = ["--model", "x", "--repo_id", "me/x"], ["--model", "x", "--input", "a.txt", "--output", "b.jsonl"]
+    assert cli.main(["push", *push]) == 1
+    assert cli.main(["predict", *predict]) == 0
+    assert received == [push, predict]
 
 
 @pytest.mark.parametrize("command", ["train", "predict", "push"])
@@ -49,6 +50,25 @@ def test_every_command_explains_its_options(command, capsys):
         cli.main([command, "--help"])
     assert stopped.value.code == 0
     assert "usage:" in capsys.readouterr().out
+
+
+def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_afterwards():
+    code = (
+        "import contextlib, io, sys\n"
+        "from hf_xmtc_command import main\n"
+        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'predict --model x', 'push --modle x'):\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):\n"
+        "        main(line.split())\n"
+        "heavy = {'huggingface_hub', 'numpy', 'torch', 'transformers', 'yaml'} & set(sys.modules)\n"
+        "import hf_xmtc\n"
+        "names = hf_xmtc.LabelNames\n"
+        "from transformers import AutoConfig\n"
+        "print(sorted(heavy), type(AutoConfig.for_model('bertxml', num_labels=1)).__name__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[] BertXMLConfig"
+    assert done.stdout.count("usage: hf-xmtc") == 4
 
 
 def test_a_missing_extra_gives_the_command_that_installs_it():
@@ -64,4 +84,4 @@ def test_a_fault_of_the_package_is_not_called_a_missing_extra(monkeypatch):
 
     monkeypatch.setattr("hf_xmtc.commands.predict.main", broken)
     with pytest.raises(ModuleNotFoundError, match=r"hf_xmtc\.nothing"):
-        cli.main(["predict"])
+        cli.main(["predict", "--model", "x", "--input", "a.txt", "--output", "b.jsonl"])

@@ -31,10 +31,13 @@ def test_importing_the_package_imports_nothing_of_the_extras():
         f"before = {{name for name in {OPTIONAL} if name in sys.modules}}\n"
         "import hf_xmtc\n"
         f"print(json.dumps([name for name in {OPTIONAL} if name in sys.modules and name not in before]))\n"
-        "print(json.dumps(sorted(before)))"
+        "print(json.dumps(sorted(before)))\n"
+        "from transformers import AutoConfig\n"
+        "print(json.dumps(type(AutoConfig.for_model('xmlcnn', num_labels=1)).__name__))"
     )
-    ours, of_transformers = (json.loads(line) for line in in_a_fresh_process(code).splitlines())
+    ours, of_transformers, known = (json.loads(line) for line in in_a_fresh_process(code).splitlines())
     assert ours == []
+    assert known == "XMLCNNConfig"
     assert not {"datasets", "evaluate", "matplotlib", "pandas", "sklearn"} & set(of_transformers)
 
 
@@ -88,6 +91,12 @@ def test_every_data_file_of_the_package_is_in_the_wheel():
     names = {str(path.relative_to(PACKAGE)) for path in included}
     assert {f"data/demo/{split}.parquet" for split in ("train", "validation", "test")} <= names
     assert "evaluate_modules/xmtc_ranking/README.md" in names
+
+
+def test_the_module_of_the_command_is_in_the_wheel():
+    setuptools = _settings()["tool"]["setuptools"]
+    assert setuptools["py-modules"] == [path.stem for path in (ROOT / "src").glob("*.py")]
+    assert (ROOT / setuptools["package-dir"][""]) == ROOT / "src"
 
 
 def test_every_folder_with_code_is_in_the_wheel():

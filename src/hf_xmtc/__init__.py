@@ -1,32 +1,12 @@
 """Extreme multi-label text classification as ordinary Hugging Face models."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
-
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
-
-from .models.configuration_attentionxml import AttentionXMLConfig
-from .models.configuration_bertxml import BertXMLConfig
-from .models.configuration_laco import LACOConfig
-from .models.configuration_meshprobenet import MeSHProbeNetConfig
-from .models.configuration_seqtag import SeqTagConfig
-from .models.configuration_xmlcnn import XMLCNNConfig
-from .models.configuration_xmlrnn import XMLRNNConfig
-from .models.label_names import LabelNames
-from .models.label_positives import multi_hot_targets
-from .models.modeling_attentionxml import AttentionXMLForXMTC
-from .models.modeling_bertxml import BertXMLForXMTC
-from .models.modeling_laco import LACOForXMTC
-from .models.modeling_meshprobenet import MeSHProbeNetForXMTC
-from .models.modeling_seqtag import SeqTagForXMTC
-from .models.modeling_xmlcnn import XMLCNNForXMTC
-from .models.modeling_xmlrnn import XMLRNNForXMTC
-from .models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
-from .models.pipeline_xmtc import XMTCPipeline
 
 __version__ = "0.1.0"
 
-# Names that need an extra: imported when they are first used, so that `import hf_xmtc` stays cheap.
+# Public names that are not of `hf_xmtc.models`, their modules and the extra these need. All names are imported when they are first used.
 _LAZY = {
     "load_xmtc_dataset": ("hf_xmtc.data", "train"),
     "label_info_of": ("hf_xmtc.data", "train"),
@@ -70,27 +50,40 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .data import XMTCDataCollator, label_info_of, load_xmtc_dataset, tokenize_dataset
+    from .models import (
+        AttentionXMLConfig,
+        AttentionXMLForXMTC,
+        BertXMLConfig,
+        BertXMLForXMTC,
+        LabelNames,
+        LACOConfig,
+        LACOForXMTC,
+        MeSHProbeNetConfig,
+        MeSHProbeNetForXMTC,
+        SeqTagConfig,
+        SeqTagForXMTC,
+        XMLCNNConfig,
+        XMLCNNForXMTC,
+        XMLRNNConfig,
+        XMLRNNForXMTC,
+        XMTCOutput,
+        XMTCPipeline,
+        XMTCPreTrainedModel,
+        multi_hot_targets,
+    )
     from .tokenization import add_cls_tokens, train_word_tokenizer
     from .training import XMTCTrainer, XMTCTrainingArguments
 
-for _config, _model in [
-    (AttentionXMLConfig, AttentionXMLForXMTC),
-    (BertXMLConfig, BertXMLForXMTC),
-    (LACOConfig, LACOForXMTC),
-    (MeSHProbeNetConfig, MeSHProbeNetForXMTC),
-    (SeqTagConfig, SeqTagForXMTC),
-    (XMLCNNConfig, XMLCNNForXMTC),
-    (XMLRNNConfig, XMLRNNForXMTC),
-]:
-    AutoConfig.register(_config.model_type, _config)
-    AutoModel.register(_config, _model)
-    AutoModelForSequenceClassification.register(_config, _model)
+# The Auto classes know the models from here on, except in the program `hf-xmtc`, whose help must not wait for torch: there they do
+# from the first import of a model's module on.
+if "hf_xmtc_command" not in sys.modules:
+    importlib.import_module("hf_xmtc.models")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in __all__:
         raise AttributeError(f"module 'hf_xmtc' has no attribute {name!r}")
-    module, extra = _LAZY[name]
+    module, extra = _LAZY.get(name, ("hf_xmtc.models", None))
     try:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:

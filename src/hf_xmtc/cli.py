@@ -7,11 +7,30 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
-# Command → module and function that runs it, extra it needs, and what it does.
+# Command → module that checks its options and prints its help without torch, module and function that runs it, extra it needs, and what
+# it does.
 _COMMANDS = {
-    "train": ("hf_xmtc.commands.train", "main", "train", "train a tagger, evaluate it and write a model folder"),
-    "predict": ("hf_xmtc.commands.predict", "main", "train", "tag a file of texts with a trained model"),
-    "push": ("hf_xmtc.hub.push", "push_main", None, "publish a model folder on the Hugging Face Hub"),
+    "train": (
+        "hf_xmtc.commands.train_options",
+        "hf_xmtc.commands.train",
+        "main",
+        "train",
+        "train a tagger, evaluate it and write a model folder",
+    ),
+    "predict": (
+        "hf_xmtc.commands.predict_options",
+        "hf_xmtc.commands.predict",
+        "main",
+        "train",
+        "tag a file of texts with a trained model",
+    ),
+    "push": (
+        "hf_xmtc.hub.push_options",
+        "hf_xmtc.hub.push",
+        "push_main",
+        None,
+        "publish a model folder on the Hugging Face Hub",
+    ),
 }
 
 # Modules of the package's extras; another module that cannot be imported is a fault, not a missing extra.
@@ -45,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f" Did you mean {close[0]}?" if close else ""
         print(f"hf-xmtc has no command {command!r}.{hint}\n\n{_usage()}", file=sys.stderr)
         return 2
-    module, function, extra, _ = _COMMANDS[command]
+    options, module, function, extra, _ = _COMMANDS[command]
+    importlib.import_module(options).check_options(rest)
     try:
         return getattr(importlib.import_module(module), function)(rest) or 0
     except ModuleNotFoundError as error:

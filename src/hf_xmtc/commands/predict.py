@@ -1,17 +1,15 @@
 """`hf-xmtc predict`: a file of texts in, a file of ranked labels out, of any size and resumable."""
 
-import argparse
 import os
 import sys
 import time
-from dataclasses import MISSING, dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
-from transformers import HfArgumentParser
 
 from hf_xmtc.models.label_names import LABELS_FILE
 
@@ -26,54 +24,12 @@ from .model_opening import (
     open_generator,
     open_model,
 )
+from .predict_options import PredictArguments, option_parser
 from .prediction_files import PredictionWriter, Progress
 from .processes import usable_cores
 from .text_prediction import predict_texts, prediction_rows
 
 __all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predict_texts"]
-
-
-def _option(description: str, default: Any = MISSING) -> Any:
-    return field(default=default, metadata={"help": description})
-
-
-@dataclass
-class PredictArguments:
-    """Which model tags which texts; the options of ``scripts/predict.py``."""
-
-    model: str = _option("Model folder, or its id on the Hub.")
-    input: str = _option("File of texts: parquet, jsonl, csv, tsv or txt (one text a line); - for standard input.")
-    output: str = _option("File to write: its ending says parquet or jsonl.")
-    top_k: int | None = _option("Labels per text (default: 5; with --threshold all that are above it).", None)
-    min_score: float = _option("Leave out labels with a lower score (default: 0).", 0.0)
-    threshold: str | None = _option(
-        "Only labels whose score is above it: a number from 0 to 1, or 'model' for the thresholds saved with the model.",
-        None,
-    )
-    with_names: bool = _option("Also write the labels' names for readers, where labels are codes.", False)
-    text_column: str = _option("Column of the texts (default: text).", "text")
-    id_column: str | None = _option("Column of ids to copy to the output.", None)
-    input_format: str | None = _option("Format of the input, where its ending does not tell.", None)
-    max_length: int | None = _option("Tokens after which a text is cut (default: what the model takes).", None)
-    batch_size: int = _option("Texts that go through the model together (default: 32).", 32)
-    chunk_size: int = _option("Texts read and written together, at most lost by an interruption (default: 1024).", 1024)
-    device: str | None = _option("cpu, cuda, cuda:1, mps … (default: a GPU if there is one).", None)
-    num_threads: int | None = _option("Threads on a CPU (default: all cores).", None)
-    revision: str | None = _option("Branch, tag or commit of a model on the Hub.", None)
-    trust_remote_code: bool = _option("Run the code that comes with the model, for families not in hf_xmtc.", False)
-    overwrite: bool = _option("Replace a finished output, and drop an unfinished one of other settings.", False)
-
-    def __post_init__(self):
-        for name in ("top_k", "batch_size", "chunk_size", "num_threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"--{name} is {value} but must be at least 1.")
-        if not 0 <= self.min_score <= 1:
-            raise ValueError(
-                f"--min_score is {self.min_score} but scores lie between 0 and 1. Use 0 to keep all top_k labels."
-            )
-        if self.threshold not in (None, "model") and not _is_score(self.threshold):
-            raise ValueError(f"--threshold is {self.threshold!r} but must be a number from 0 to 1, or 'model'.")
 
 
 @dataclass(frozen=True)
@@ -134,13 +90,7 @@ def main(argv: list[str] | None = None) -> None:
     Args:
         argv: Arguments without the program's name; those of the process by default.
     """
-    parser = HfArgumentParser(
-        PredictArguments,
-        prog="hf-xmtc predict",
-        description="Tag a file of texts with a trained model.",
-        formatter_class=argparse.HelpFormatter,
-    )
-    namespace = parser.parse_args(argv)
+    namespace = option_parser().parse_args(argv)
     try:
         settings = PredictArguments(**vars(namespace))
         if choose_device(settings.device).type == "cpu":
@@ -237,13 +187,6 @@ def _predict_file(
         writer.finish()
     total = writer.progress
     return PredictSummary(total, total.num_documents - done, time.monotonic() - started, max_length)
-
-
-def _is_score(value: str) -> bool:
-    try:
-        return 0 <= float(value) <= 1
-    except ValueError:
-        return False
 
 
 def _refuse_several_processes() -> None:

@@ -7,9 +7,6 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import torch
-from transformers import HfArgumentParser
-
 from hf_xmtc.models.joint_model import JointModel
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
@@ -20,10 +17,9 @@ from .families import FAMILIES, family_named
 from .recipe_checks import check_compatibility
 from .recipe_file import read_recipe_file
 from .starting_model import TOKENIZER_OPTIONS, StartingModel
+from .train_options import option_parser
 
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
-
-DEFAULT_OUTPUT_DIR = "outputs/demo-bertxml"
 
 # Training arguments that every recipe names, and those that say nothing about the result.
 ALWAYS_LISTED = (
@@ -326,15 +322,9 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
         ValueError: If command line or recipe file name unknown settings, or settings contradict each other.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = HfArgumentParser((ModelArguments, DataArguments, XMTCTrainingArguments), prog="hf-xmtc train")
-    parser.add_argument("--config", help="YAML or JSON recipe; arguments on the command line win.")
-    # The parser does not know the defaults that a bool computes for itself, here from whether there is an accelerator.
-    accelerator = torch.accelerator.is_available()
-    defaults = {"output_dir": DEFAULT_OUTPUT_DIR, "use_cpu": not accelerator, "dataloader_pin_memory": accelerator}
-    # What this command does in any case; transformers' defaults would make a False that somebody gives look like none.
-    defaults.update(do_train=True, do_eval=True, do_predict=True)
+    parser, defaults = option_parser(ModelArguments, DataArguments, XMTCTrainingArguments), {}
     path, from_file = next(iter(_values_of("--config", argv)), None), {}
-    known = {action.dest for action in parser._actions} - {"help", "config"}
+    known = {action.dest for action in parser._actions} - {"help", "help_all", "config"}
     if path is not None:
         from_file = read_recipe_file(path, known)
         defaults.update(from_file)

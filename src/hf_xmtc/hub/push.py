@@ -1,6 +1,5 @@
 """Publish a model folder on the Hugging Face Hub, in one commit that holds exactly the files of the model."""
 
-import argparse
 import logging
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 
 from .model_card import REPO_ID_PLACEHOLDER, is_local_path
 from .model_files import CONFIG_FILE, ModelFiles
+from .push_options import option_parser
 from .verify import ModelFolderReport, check_model_folder, num_labels_of
 
 __all__ = ["push_folder", "push_main"]
@@ -227,20 +227,7 @@ def push_main(argv: Sequence[str] | None = None) -> int:
     Returns:
         Exit status: 0 when the model is published (or would be, in a dry run), 1 when it is refused.
     """
-    parser = argparse.ArgumentParser(prog="hf-xmtc push", description="Publish a model folder on the Hugging Face Hub.")
-    parser.add_argument("--model", required=True, metavar="DIR", help="model folder written by train.py")
-    parser.add_argument("--repo_id", required=True, metavar="USER/NAME", help="repo on the Hub, made if it is not there")
-    parser.add_argument("--private", action="store_true", help="make a new repo private")
-    parser.add_argument("--revision", help="branch to push to, made if it is not there (default: main)")
-    parser.add_argument("--commit_message", help="subject of the commit")
-    parser.add_argument(
-        "--license", help="licence of the weights for the card, such as apache-2.0 (default: the card's own)"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace a repo that holds another model")
-    parser.add_argument(
-        "--dry_run", action="store_true", help="check the folder, list what would be sent and what not, and send nothing"
-    )
-    options = parser.parse_args(argv)
+    options = option_parser().parse_args(argv)
     try:
         address = push_folder(
             options.model,

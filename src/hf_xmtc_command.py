@@ -1,0 +1,9 @@
+"""The program ``hf-xmtc``, beside the package so that its help need not wait for torch and transformers.
+
+`import hf_xmtc` makes the models known to transformers' Auto classes, which takes seconds. A process that starts here leaves that to the
+command that needs a model.
+"""
+
+from hf_xmtc.cli import main
+
+__all__ = ["main"]

@@ -1,0 +1,37 @@
+import argparse
+
+import pytest
+from transformers import HfArgumentParser
+
+from hf_xmtc.commands.predict_options import PredictArguments, option_parser
+
+REQUIRED = ["--model", "m", "--input", "a.txt", "--output", "b.jsonl"]
+
+
+def described(parser: argparse.ArgumentParser) -> dict:
+    return {
+        action.dest: (action.option_strings, action.nargs, action.const, action.default, action.required, action.help)
+        for action in parser._actions
+    }
+
+
+def test_the_options_are_those_that_transformers_makes_of_the_dataclass():
+    usual = HfArgumentParser(PredictArguments)
+    assert described(option_parser()) == described(usual)
+    given = ["--top-k", "3", "--min_score", "0.5", "--with_names", "--overwrite", "no", "--threshold", "model"]
+    assert option_parser().parse_args([*REQUIRED, *given]) == usual.parse_args([*REQUIRED, *given])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "m"], "the following arguments are required: --input, --output"),
+        ([*REQUIRED, "--top_k", "many"], "argument --top_k/--top-k: invalid int value: 'many'"),
+        ([*REQUIRED, "--with_names", "perhaps"], "argument --with_names/--with-names: 'perhaps' is neither true nor false."),
+    ],
+)
+def test_wrong_options_are_refused(options, message, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        option_parser().parse_args(options)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
