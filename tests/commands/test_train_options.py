@@ -8,7 +8,8 @@ from transformers import TrainingArguments
 from hf_xmtc.commands import train_options
 from hf_xmtc.commands.recipe import DataArguments, ModelArguments
 from hf_xmtc.commands.train import main
-from hf_xmtc.commands.train_options import PAGE, option_parser, page_of_options
+from hf_xmtc.commands.train_options import PAGE, option_parser
+from hf_xmtc.commands.write_train_help import page_of_options
 from hf_xmtc.training import XMTCTrainingArguments
 
 GROUPS = ["options", "data", "model", "training", "training, from transformers"]
@@ -33,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def test_the_page_of_help_is_that_of_the_options():
-    assert PAGE.read_text(encoding="utf-8") == page_of_options(), "run: python -m hf_xmtc.commands.train_options"
+    assert PAGE.read_text(encoding="utf-8") == page_of_options(), "run: python -m hf_xmtc.commands.write_train_help"
 
 
 def test_the_page_has_every_option_of_ours_in_groups_and_few_of_transformers():

@@ -11,8 +11,8 @@ from test_train_resuming import Interrupted, power_cut
 from transformers import AutoModel, pipeline
 
 from hf_xmtc.commands import reopening
-from hf_xmtc.commands.recipe import DataArguments, ModelArguments, Recipe, parse_recipe
 from hf_xmtc.commands.model_building import follow_starting_model
+from hf_xmtc.commands.recipe import DataArguments, ModelArguments, Recipe, parse_recipe
 from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments
 from small_corpus import WORDS, make_documents, write_split
 

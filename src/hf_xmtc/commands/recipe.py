@@ -212,7 +212,9 @@ class DataArguments:
     )
     max_length_tokens: int = field(
         default=128,
-        metadata={"help": "Tokens after which a text is cut, CLS tokens included (default: 128; with --model that model's)."},
+        metadata={
+            "help": "Tokens after which a text is cut, CLS tokens included (default: 128; with --model that model's)."
+        },
     )
     vocab_size: int = field(default=500_000, metadata={"help": "Largest vocabulary of the word tokenizer."})
     min_document_frequency: int = field(

@@ -1,7 +1,7 @@
 """Options of `hf-xmtc train` in groups, and their help: a page for those that matter here, and all of them with --help_all.
 
 The page is a file, because the options themselves come from a class of transformers that takes seconds to import. It is written from
-them by ``python -m hf_xmtc.commands.train_options``, and a test compares both.
+them by ``python -m hf_xmtc.commands.write_train_help``, and a test compares both.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["PAGE", "check_options", "help_page", "option_parser", "page_of_options"]
+__all__ = ["PAGE", "check_options", "help_page", "option_parser"]
 
 PAGE = Path(__file__).parent / "train_help.txt"
 DEFAULT_OUTPUT_DIR = "outputs/demo-bertxml"
@@ -155,20 +155,3 @@ def _option_lines(action: argparse.Action, has_default: bool) -> Iterator[str]:
     for line in lines:
         yield f"{left:<{_COLUMN}}{line}"
         left = ""
-
-
-def page_of_options() -> str:
-    """The page as the options of today say."""
-    # Not at the top: `recipe` imports this module.
-    from hf_xmtc.training import XMTCTrainingArguments
-
-    from .recipe import DataArguments, ModelArguments
-
-    classes = (ModelArguments, DataArguments, XMTCTrainingArguments)
-    entries = [entry for kind in classes for entry in dataclasses.fields(kind)]
-    computed = [entry.name for entry in entries if entry.default_factory is not dataclasses.MISSING]
-    return help_page(option_parser(*classes), computed)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page_of_options(), encoding="utf-8")
