@@ -1,7 +1,6 @@
 """JSON that every parser reads, and only such JSON in the package's files."""
 
 import ast
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 
 import hf_xmtc
 from hf_xmtc.strict_json import as_plain, json_bytes, json_text
+from strict_parser import parse_strictly
 
 PACKAGE = Path(hf_xmtc.__file__).parent
 # What is hashed, or read again by the same program, and the files of models/, which stand alone on the Hub.
@@ -24,11 +24,18 @@ NO_FILES = {
     "tokenization/multi_cls.py",
     "training/checkpoint_files.py",
 }
-
-
-def strict(text: str | bytes):
-    """Parsed as a parser does that knows JSON alone."""
-    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+# What is parsed but is no file of JSON: arguments, lines, what another process says, headers, and copies of something in memory.
+PARSED_TEXTS = {
+    "commands/config_overrides.py",
+    "commands/document_files.py",
+    "commands/file_lock.py",
+    "commands/output_folder.py",
+    "commands/reopening.py",
+    "data/tokenize.py",
+    "models/configuration_xmtc.py",
+    "models/weight_shapes.py",
+    "tokenization/multi_cls.py",
+}
 
 
 @pytest.mark.parametrize(
@@ -36,7 +43,7 @@ def strict(text: str | bytes):
 )
 def test_ac68_undefined_is_null_at_any_depth(undefined):
     content = {"a": [1, {"b": undefined}], "c": (undefined,), "d": np.array([1.0, np.nan])}
-    assert strict(json_text(content)) == {"a": [1, {"b": None}], "c": [None], "d": [1.0, None]}
+    assert parse_strictly(json_text(content)) == {"a": [1, {"b": None}], "c": [None], "d": [1.0, None]}
 
 
 def test_ac68_numbers_of_numpy_and_torch_are_numbers_whatever_the_default():
@@ -49,7 +56,7 @@ def test_ac68_numbers_of_numpy_and_torch_are_numbers_whatever_the_default():
         "f": Path("x"),
     }
     expected = {"a": 0.5, "b": 3, "c": 2, "d": True, "e": [1.0, 1.0], "f": "x"}
-    assert strict(json_text(content, default=str)) == expected
+    assert parse_strictly(json_text(content, default=str)) == expected
     assert as_plain({**content, "f": 1}) == {**expected, "f": 1}
 
 
@@ -57,17 +64,22 @@ def test_what_has_no_form_is_refused_and_characters_stay():
     with pytest.raises(TypeError, match="object is not JSON serializable"):
         json_text({"a": object()})
     assert json_text(["Käse"]) == '["Käse"]'
-    assert strict(json_bytes(["a\udce9"])) == ["a\udce9"]
+    assert parse_strictly(json_bytes(["a\udce9"])) == ["a\udce9"]
 
 
-def test_files_are_written_by_the_strict_functions_alone():
+def callers_of(*functions: str) -> set[str]:
+    """Files of the package that call these functions of json."""
     callers = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr in ("dump", "dumps")
-                and getattr(node.value, "id", "") == "json"
-            ):
+            if isinstance(node, ast.Attribute) and node.attr in functions and getattr(node.value, "id", "") == "json":
                 callers.add(path.relative_to(PACKAGE).as_posix())
-    assert {caller for caller in callers if not caller.startswith("models/")} == NO_FILES
+    return callers
+
+
+def test_files_are_written_by_the_strict_functions_alone():
+    assert {caller for caller in callers_of("dump", "dumps") if not caller.startswith("models/")} == NO_FILES
+
+
+def test_files_are_read_by_the_reader_alone():
+    assert callers_of("load", "loads") == {"models/json_reader.py", *PARSED_TEXTS}

@@ -1,11 +1,10 @@
 """Files that a stranger may have written: arrays and settings, checked before anything is computed from them.
 
 Sparse matrices and indexes read and write memory at the places that their arrays name, so a wrong number there is no wrong
-answer but a crash, or worse. Every file of arrays in a model folder is therefore read through `ArrayFile`, every JSON file
-through `read_json_object`.
+answer but a crash, or worse. Every file of arrays in a model folder is therefore read through `ArrayFile`, and every JSON file that
+this package reads through `read_json_object`, or `models/json_reader.py` where it holds something else.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,11 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-__all__ = ["LARGEST_COUNT", "ArrayFile", "check_csr", "check_numbers", "check_setting", "read_json_object"]
+from hf_xmtc.models.json_reader import read_json
+from hf_xmtc.models.setting_kinds import LARGEST_COUNT
 
-# Counts in settings: ids are stored as int32, so nothing has more.
-LARGEST_COUNT = 2**31 - 1
+__all__ = ["ArrayFile", "check_csr", "check_numbers", "check_setting", "read_json_object"]
+
 # Weights and votes: sums of their squares stay finite in float32.
 LARGEST_NUMBER = 1e6
 
@@ -123,13 +123,7 @@ def read_json_object(path: str | Path) -> dict[str, Any]:
         ValueError: If it is no JSON, or holds something else; the message names the file.
         OSError: If it cannot be read.
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # deep nesting ends in the latter
-        raise ValueError(f"{path} is not valid JSON ({error}). {_REMEDY}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold a JSON object, found a {type(content).__name__}.")
-    return content
+    return read_json(path, dict)
 
 
 def check_setting(settings: Mapping[str, Any], name: str, kind: type, source: str | Path) -> Any:

@@ -12,6 +12,7 @@ from hf_xmtc import BertXMLForXMTC
 from hf_xmtc.hub import card_from_folder
 from hf_xmtc.training import plot_training_curve
 from small_corpus import write_corpus
+from strict_parser import parse_strictly
 
 HOSTILE = {"animal": "a | b\n# c\n---\n<script> $_{$", "food": "f" * 10_000}
 
@@ -32,9 +33,8 @@ def test_ac74_ac68_ac69_every_file_is_written_and_read_whatever_the_names_are(tr
     run = tmp_path / "run"
     train(run, dataset=hostile_folder, max_steps=2)
     assert (run / "training_curve.png").read_bytes().startswith(b"\x89PNG")
-    refuse = {"parse_constant": lambda word: pytest.fail(f"{word} is no JSON")}
     for path in run.rglob("*.json"):
-        json.loads(path.read_text(encoding="utf-8"), **refuse)
+        parse_strictly(path.read_text(encoding="utf-8"))
     card = (run / "README.md").read_text(encoding="utf-8")
     header = yaml.safe_load(card.split("---\n")[1])
     assert header["language"] == ["en", "no"] and header["model-index"][0]["results"][0]["dataset"]["name"] == "pay$_{$"

@@ -207,6 +207,14 @@ def test_card_is_remade_from_the_files_of_a_folder(model_folder, facts):
     assert card_from_folder(model_folder, model_name="better", license="mit").data.license == "mit"
 
 
+@pytest.mark.parametrize("name", ["config.json", "recipe.json", "metrics.json"])
+@pytest.mark.parametrize(("content", "said"), [('{"a": ', "is not valid JSON"), ("[]", "must hold a JSON object")])
+def test_a_damaged_file_is_named(model_folder, name, content, said):
+    (model_folder / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} {said}"):
+        card_from_folder(model_folder)
+
+
 @pytest.mark.parametrize(
     ("family", "recipe", "papers"),
     [

@@ -85,7 +85,7 @@ def test_contradictory_lists_are_refused(arguments, message):
     ("content", "message"),
     [
         ('["a",', "is not valid JSON"),
-        ('{"0": "a"}', "must hold a JSON list with one entry per label, found a dict"),
+        ('{"0": "a"}', "must hold a JSON list, found a dict"),
         ('["a", 5]', r"entry 1 is 5; expected a string or"),
         ('["a", {"name": "b"}]', r"entry 1 is {'name': 'b'}; expected a string or"),
         ('["a", {"label": "b", "parents": 5}]', "The parents of label id 1 are 5, but parents are a list of strings"),

@@ -78,7 +78,7 @@ def test_ac72_any_damage_of_any_part_is_found_and_named(make_checkpoint, name, h
 
 def test_ac72_a_damaged_list_of_files_is_damage_too(make_checkpoint):
     checkpoint = make_checkpoint(3)
-    for content in ("", "[]", '{"files": 3}'):
+    for content in ("", "[]", '{"files": 3}', "[" * 100_000):
         (checkpoint / "manifest.json").write_text(content)
         assert damage_of(checkpoint) == "manifest.json cannot be read"
 
@@ -118,6 +118,16 @@ def test_ac72_a_checkpoint_whose_best_one_is_damaged_serves_only_runs_that_need_
 def test_ac76_the_best_checkpoint_lies_beside_the_one_that_names_it(tmp_path, make_checkpoint):
     assert best_checkpoint(make_checkpoint(6, best=3)) == tmp_path / "checkpoint-3"
     assert best_checkpoint(make_checkpoint(6)) is None
+
+
+@pytest.mark.parametrize("content", ['{"best', "[1]"])
+def test_a_damaged_state_of_the_trainer_is_named(tmp_path, make_checkpoint, content):
+    checkpoint = make_checkpoint(6)
+    (checkpoint / "trainer_state.json").write_text(content)
+    with pytest.raises(
+        ValueError, match=r"trainer_state\.json (is not valid JSON .* Copy|must hold a JSON object, found a list)"
+    ):
+        best_checkpoint(checkpoint)
 
 
 def test_a_checkpoint_has_its_name_only_when_all_of_it_is_written(tmp_path, make_checkpoint, monkeypatch):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 import hf_xmtc  # noqa: F401, registers the model classes, so that a local folder opens without running its code
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
@@ -29,7 +30,7 @@ __all__ = [
 
 # What prediction reads of a model folder: all of the first, one of the second.
 MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
-WEIGHTS_FILES = ("model.safetensors", "model.safetensors.index.json")
+WEIGHTS_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
 
 
 def open_model(

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.strict_json import json_text
 from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in, clear_unfinished
@@ -93,7 +94,7 @@ class OutputFolder:
         if self.last_checkpoint() is None:
             return False
         try:
-            earlier = json.loads((self.path / RECIPE_FILE).read_text(encoding="utf-8"))
+            earlier = read_json_object(self.path / RECIPE_FILE)
         except ValueError as error:
             raise ValueError(
                 f"{self.path / RECIPE_FILE}, the settings of an unfinished run, cannot be read ({error}). Choose another "

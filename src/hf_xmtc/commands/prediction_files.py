@@ -1,6 +1,5 @@
 """Predictions into a parquet or JSON lines file, chunk by chunk, so that an interrupted run can go on."""
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xmtc.disk import name_file, replace_file
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.document_tokens import replace_surrogates
 from hf_xmtc.strict_json import json_text
 
@@ -181,7 +181,7 @@ class PredictionWriter:
         if not self._state_file.exists():
             return Progress(), False
         try:
-            state = json.loads(self._state_file.read_text(encoding="utf-8"))
+            state = read_json_object(self._state_file)
             progress, earlier = Progress(**state["progress"]), state["settings"]
         except (ValueError, KeyError, TypeError) as error:
             if overwrite or self.output.exists() or not self.partial.exists():

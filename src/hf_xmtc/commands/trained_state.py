@@ -1,6 +1,5 @@
 """The end of training, kept until the folder is finished: a crash in what follows repeats only that."""
 
-import json
 import logging
 import os
 import shutil
@@ -9,6 +8,7 @@ from typing import Any
 
 from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.checkpoint_files import UNFINISHED, clear_unfinished, damage_of, seal
 
@@ -51,4 +51,4 @@ def restore_trained(trainer: XMTCTrainer, folder: Path) -> dict[str, Any] | None
             return None
     trainer._load_from_checkpoint(str(folder))
     trainer.state = TrainerState.load_from_json(os.path.join(folder, TRAINER_STATE_NAME))
-    return json.loads((folder / FIGURES_FILE).read_text(encoding="utf-8"))
+    return read_json_object(folder / FIGURES_FILE)

@@ -1,6 +1,5 @@
 """What a loaded data set says about its labels, kept in a side file that travels with the data."""
 
-import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_xmtc.disk import replace_file
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.strict_json import json_bytes
 
@@ -76,8 +76,7 @@ class LabelInfo:
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "LabelInfo":
         """Read what `save` wrote."""
-        with open(Path(folder) / LABEL_INFO_FILE, encoding="utf-8") as file:
-            return cls(names=LabelNames.load(folder), **json.load(file))
+        return cls(names=LabelNames.load(folder), **read_json_object(Path(folder) / LABEL_INFO_FILE))
 
 
 def label_info_of(dataset: "Dataset | DatasetDict") -> LabelInfo:

@@ -4,7 +4,6 @@
 again when the text around the numbers gets better. Writing a card needs no network.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.strict_json import as_plain, json_text
 
@@ -150,7 +150,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
         FileNotFoundError: If config.json or labels.json is missing.
     """
     folder = Path(folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = read_json_object(folder / "config.json")
     labels = LabelNames.load(folder / LABELS_FILE)
     recipe = _read_json_if_there(folder / "recipe.json")
     known = {
@@ -348,4 +348,4 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
 
 
 def _read_json_if_there(path: Path) -> dict:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return read_json_object(path) if path.exists() else {}

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
 from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.label_names import LABELS_FILE
 
-__all__ = ["CARD_FILE", "CONFIG_FILE", "TOKENIZER_CONFIG_FILE", "WEIGHTS_FILE", "WEIGHTS_INDEX_FILE", "ModelFiles"]
+__all__ = ["CARD_FILE", "CONFIG_FILE", "TOKENIZER_CONFIG_FILE", "ModelFiles"]
 
 CARD_FILE = "README.md"
 CONFIG_FILE = "config.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-WEIGHTS_FILE = "model.safetensors"
-WEIGHTS_INDEX_FILE = "model.safetensors.index.json"
 
 # Beside these: the weights that the index names, code that config.json or a code file asks for, and pictures that the card shows.
 _KNOWN = re.compile(
@@ -79,8 +79,8 @@ class ModelFiles:
         found.weights = found._find_weights()
         found.code = found._find_code()
         others = {*found.weights, *found.code, *_PICTURE.findall(found.read_text(CARD_FILE) or "")}
-        if found.weights != [WEIGHTS_FILE]:
-            others.add(WEIGHTS_INDEX_FILE)
+        if found.weights != [SAFE_WEIGHTS_NAME]:
+            others.add(SAFE_WEIGHTS_INDEX_NAME)
         known = {name for name in entries if name in others or _KNOWN.fullmatch(name)}
         found.names = sorted(name for name in known if not entries[name])
         found.left_out = sorted(set(entries) - known)
@@ -113,12 +113,12 @@ class ModelFiles:
 
     def _find_weights(self) -> list[str]:
         """One file, or those that the index names."""
-        if WEIGHTS_FILE in self.names or WEIGHTS_INDEX_FILE not in self.names:
-            return [WEIGHTS_FILE]
-        shards = (self.read_json(WEIGHTS_INDEX_FILE) or {}).get("weight_map")
+        if SAFE_WEIGHTS_NAME in self.names or SAFE_WEIGHTS_INDEX_NAME not in self.names:
+            return [SAFE_WEIGHTS_NAME]
+        shards = (self.read_json(SAFE_WEIGHTS_INDEX_NAME) or {}).get("weight_map")
         if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
             self._add_problem(
-                f"{WEIGHTS_INDEX_FILE}: weight_map must name a file for every tensor. Save the model again with save_pretrained."
+                f"{SAFE_WEIGHTS_INDEX_NAME}: weight_map must name a file for every tensor. Save the model again with save_pretrained."
             )
             return []
         return sorted(set(shards.values()))

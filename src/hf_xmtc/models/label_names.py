@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator, Sequence
 from json.encoder import encode_basestring
 
+from .json_reader import read_json
+
 __all__ = ["LabelNames"]
 
 LABELS_FILE = "labels.json"
@@ -174,13 +176,8 @@ class LabelNames:
         path = os.fspath(path)
         if os.path.isdir(path):
             path = os.path.join(path, LABELS_FILE)
-        with open(path, encoding="utf-8") as file, _garbage_collector_paused():
-            try:
-                entries = json.load(file)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path} is not valid JSON ({error}). Copy it again from where the model came.") from error
-            if not isinstance(entries, list):
-                raise ValueError(f"{path} must hold a JSON list with one entry per label, found a {type(entries).__name__}.")
+        with _garbage_collector_paused():
+            entries = read_json(path, list)
             try:
                 if all(isinstance(entry, str) for entry in entries):
                     return cls(entries)

@@ -4,9 +4,9 @@ import math
 import types
 from typing import Any, Union, get_args, get_origin
 
-__all__ = ["check_setting_kinds"]
+__all__ = ["LARGEST_COUNT", "check_setting_kinds"]
 
-# Label ids are stored as int32, so no model has more labels.
+# Ids are stored as int32, so nothing has more: no labels, no words.
 LARGEST_COUNT = 2**31 - 1
 
 

@@ -4,11 +4,10 @@ import json
 import os
 from typing import Any
 
-from transformers.utils import cached_file
+from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
 
 __all__ = ["check_label_count"]
 
-WEIGHTS_FILE = "model.safetensors"
 LARGEST_HEADER = 100_000_000  # that of safetensors
 
 
@@ -25,7 +24,7 @@ def check_label_count(name_or_path: str | os.PathLike, num_labels: int, **hub_kw
     Raises:
         ValueError: If no weight has so many rows or columns.
     """
-    path = cached_file(name_or_path, WEIGHTS_FILE, _raise_exceptions_for_missing_entries=False, **hub_kwargs)
+    path = cached_file(name_or_path, SAFE_WEIGHTS_NAME, _raise_exceptions_for_missing_entries=False, **hub_kwargs)
     if path is None:
         return
     with open(path, "rb") as file:
@@ -38,6 +37,6 @@ def check_label_count(name_or_path: str | os.PathLike, num_labels: int, **hub_kw
             return  # the loader says that the file is damaged
     if sides and num_labels not in sides:
         raise ValueError(
-            f"config.json of {name_or_path} has num_labels={num_labels}, but no weight in {WEIGHTS_FILE} has so many rows. Do the two come "
+            f"config.json of {name_or_path} has num_labels={num_labels}, but no weight in {SAFE_WEIGHTS_NAME} has so many rows. Do the two come "
             "from different models? Copy both from the same folder."
         )

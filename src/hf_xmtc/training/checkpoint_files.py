@@ -19,6 +19,8 @@ from safetensors import SafetensorError, safe_open
 from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xmtc.disk import sync_folder
+from hf_xmtc.file_checks import read_json_object
+from hf_xmtc.models.json_reader import read_json
 
 __all__ = ["UNFINISHED", "best_checkpoint", "checkpoints_in", "clear_unfinished", "damage_of", "seal", "set_damaged_aside"]
 
@@ -40,7 +42,7 @@ def checkpoints_in(folder: str | os.PathLike) -> list[Path]:
 
 def best_checkpoint(checkpoint: str | os.PathLike) -> Path | None:
     """The checkpoint that was the best one when this one was written: it lies beside it, wherever the folder is now."""
-    state = json.loads((Path(checkpoint) / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+    state = read_json_object(Path(checkpoint) / TRAINER_STATE_NAME)
     best = state.get("best_model_checkpoint")
     return Path(checkpoint).parent / re.split(r"[\\/]", best)[-1] if best else None
 
@@ -142,7 +144,7 @@ def _damage_of_files(checkpoint: Path) -> str | None:
     try:
         if not (checkpoint / MANIFEST).exists():
             return _damage_without_manifest(checkpoint)
-        listed = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["files"]
+        listed = read_json_object(checkpoint / MANIFEST)["files"]
         for name, entry in listed.items():
             path, size = checkpoint / name, entry["size"]
             if not path.exists():
@@ -187,7 +189,7 @@ def _opens(path: Path) -> bool:
             with zipfile.ZipFile(path) as file:
                 return file.testzip() is None
         if path.suffix == ".json":
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             return path.name != TRAINER_STATE_NAME or isinstance(content.get("global_step"), int)
     except (SafetensorError, zipfile.BadZipFile, ValueError, AttributeError, OSError):
         return False

@@ -1,12 +1,12 @@
 """What label options do not go with: engines, losses and optimizers that a trainer was given, checkpoints of other options."""
 
-import json
 import os
 from typing import Any
 
 from torch.optim import Optimizer
 from transformers import Trainer
 
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
@@ -187,8 +187,7 @@ def refuse_other_optimizer(arguments_file: str, args: XMTCTrainingArguments) -> 
     """
     if not os.path.exists(arguments_file):
         return
-    with open(arguments_file, encoding="utf-8") as file:
-        saved = json.load(file)
+    saved = read_json_object(arguments_file)
     for name in ("label_optimizer", "sparse_embeddings", "shard_labels", "adam_epsilon_uncorrected"):
         before, now = saved.get(name, OPTIONS[name]), getattr(args, name)
         if before != now:

@@ -1,7 +1,6 @@
 """What a training run has to remember to go on after an interruption: transformers' Trainer with checkpoints of all its parts."""
 
 import contextlib
-import json
 import logging
 import os
 import time
@@ -18,6 +17,7 @@ from transformers.trainer_utils import rotate_checkpoints
 from transformers.training_args import ParallelMode
 
 from hf_xmtc.disk import disk_error
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.strict_json import json_text
 
 from .arguments import public_arguments
@@ -229,8 +229,7 @@ class ResumableTrainer(FiniteTrainer):
             self.averaging.load(resume_from_checkpoint)
         path = os.path.join(resume_from_checkpoint, CLIPPING_FILE)
         if self.adaptive_clipping is not None and os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                self.adaptive_clipping.load_state_dict(json.load(file))
+            self.adaptive_clipping.load_state_dict(read_json_object(path))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint and optimizer_folder(checkpoint, self.model.label_head.shard))
@@ -252,8 +251,7 @@ class ResumableTrainer(FiniteTrainer):
         if not os.path.exists(path):  # a checkpoint of an earlier version or of another program
             self._steps_before = self.state.global_step
             return
-        with open(path, encoding="utf-8") as file:
-            progress = json.load(file)
+        progress = read_json_object(path)
         self._tr_loss += progress["loss_since_logged"]
         self._total_loss_scalar = progress["loss_before"]
         self._globalstep_last_logged = progress["logged_at_step"]
