@@ -7,9 +7,12 @@ import random
 import pytest
 import torch
 
+from hf_xmtc.models import length_chunks
 from hf_xmtc.models.aligned_words import align_words
 from hf_xmtc.models.length_chunks import chunk_borders, read_in_chunks
-from models.families import LONG, SHORT, make_batch
+from hf_xmtc.models.word_encoders import BiLSTM
+from models.families import FAMILIES, LONG, SHORT, make_batch
+from models.test_candidates import candidate_model
 
 
 def cost(lengths: list[int], borders: list[int], chunk_tokens: float) -> float:
@@ -44,6 +47,14 @@ def test_each_chunk_is_cut_at_its_longest_and_answers_come_back_in_order():
     assert sums.tolist() == [5, 30, 0, 7] and rows.tolist() == [0, 1, 2, 3] and nothing is None
 
 
+LABELS = torch.tensor([[0, 2], [1, -100], [-100, -100], [3, 4]])
+
+
+def mixed_batch(model, **settings):
+    """Documents of several lengths, one of a single word and one without."""
+    return make_batch(model, [SHORT[:1], LONG, [], SHORT + LONG[:2]], **settings)
+
+
 def training_step(model, batch, labels, chunk_tokens):
     torch.manual_seed(1)  # what auxiliary tasks draw
     model.zero_grad()
@@ -53,22 +64,72 @@ def training_step(model, batch, labels, chunk_tokens):
     return output.loss, {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
+def assert_same_step(model, batch, labels=LABELS, tolerance=1e-5):
+    """Loss and gradients of a batch in the smallest chunks are those of the batch in one."""
+    loss, gradients = training_step(model, batch, labels, float("inf"))
+    in_chunks, of_chunks = training_step(model, batch, labels, 0)
+    torch.testing.assert_close(in_chunks, loss, rtol=tolerance, atol=tolerance / 10)
+    largest = max(float(gradient.abs().max()) for gradient in gradients.values())
+    assert of_chunks.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(of_chunks[name], gradient, rtol=10 * tolerance, atol=tolerance * largest, msg=name)
+
+
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 def test_a_training_step_is_that_of_the_whole_batch(model, left, monkeypatch):
     model.train()
     # Two columns more than the longest document has, as with padding to a multiple or to a fixed length.
     longest = make_batch(model, [LONG])["input_ids"].shape[1]
-    batch = make_batch(model, [SHORT, LONG, [], SHORT + LONG[:2]], length=longest + 2, left=left)
+    batch = mixed_batch(model, length=longest + 2, left=left)
     if "token_type_ids" in inspect.signature(model.forward).parameters:
         batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
-    labels = torch.tensor([[0, 2], [1, -100], [-100, -100], [3, 4]])
-    loss, gradients = training_step(model, batch, labels, float("inf"))
-    in_chunks, of_chunks = training_step(model, batch, labels, 0)
-    torch.testing.assert_close(in_chunks, loss, rtol=1e-5, atol=1e-6)
-    largest = max(float(gradient.abs().max()) for gradient in gradients.values())
-    assert of_chunks.keys() == gradients.keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(of_chunks[name], gradient, rtol=1e-4, atol=1e-5 * largest, msg=name)
+    assert_same_step(model, batch)
+
+
+def test_under_bfloat16_autocast_a_step_is_near_that_of_the_whole_batch(family):
+    model = family.build().train()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_same_step(model, mixed_batch(model), tolerance=0.03)
+
+
+def test_layers_that_are_computed_again_for_their_gradients_see_the_same_chunks(family):
+    model = family.build().train()
+    expected = training_step(model, mixed_batch(model), LABELS, 0)
+    # Older releases of transformers know the second name alone.
+    getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()
+    torch.testing.assert_close(training_step(model, mixed_batch(model), LABELS, 0), expected)
+    assert_same_step(model, mixed_batch(model))
+
+
+@pytest.mark.parametrize("joint_attention", ["full", "one_way"])
+def test_every_chunk_has_the_candidates_of_its_documents(joint_attention):
+    model = candidate_model(auxiliary_task="both", joint_attention=joint_attention).train()
+    candidates = torch.tensor([[3, 40, 7, -100], [9, 1, 30, 44], [5, 6, -100, -100], [8, 40, 2, 3]])
+    labels = torch.tensor([[3, 7], [9, 44], [-100, -100], [2, -100]])
+    assert_same_step(model, mixed_batch(model) | {"candidate_ids": candidates}, labels)
+
+
+@pytest.mark.parametrize("name", ["xmlrnn", "attentionxml", "meshprobenet"])
+def test_a_packed_lstm_reads_the_same_chunks(name, monkeypatch):
+    model = next(family for family in FAMILIES if family.name == name).build().train()
+    expected = training_step(model, mixed_batch(model), LABELS, 0)
+    monkeypatch.setattr(BiLSTM, "_run_one_way", BiLSTM._run_packed)  # as on a GPU
+    torch.testing.assert_close(training_step(model, mixed_batch(model), LABELS, 0), expected)
+    assert_same_step(model, mixed_batch(model, left=True))
+    assert_same_step(model, make_batch(model, [[], SHORT[:1], []]), LABELS[:3])
+
+
+@pytest.mark.parametrize("name", ["xmlrnn", "attentionxml", "meshprobenet"])
+def test_embeddings_are_joined_for_hidden_states_alone(name, monkeypatch):
+    model = next(family for family in FAMILIES if family.name == name).build()
+    batch, joined = mixed_batch(model), []
+    expected = model(**batch, output_hidden_states=True).hidden_states
+    join = length_chunks._joined
+    monkeypatch.setattr(length_chunks, "_joined", lambda parts: joined.append(parts[0].shape[-1]) or join(parts))
+    model.train().chunk_tokens = 0
+    model(**batch)
+    assert joined == [16]  # the LSTM's states
+    torch.testing.assert_close(model(**batch, output_hidden_states=True).hidden_states, expected)
 
 
 def test_families_whose_scores_ignore_padding_read_chunks_and_others_the_whole_batch(model, monkeypatch):

@@ -39,17 +39,21 @@ class AttentionXMLForXMTC(WordLevelModel):
         )
         self.post_init()
 
-    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[DocumentStates, AlignedWords, Tensor]:
+    def encode(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, output_embeddings: bool = False
+    ) -> tuple[DocumentStates, AlignedWords, Tensor | None]:
         """What the labels attend to.
 
         Args:
             input_ids: Word ids, (B, T).
             attention_mask: 1 at words, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
+            output_embeddings: Also return the embeddings of the words.
 
         Returns:
-            LSTM states (B, T, 2H); the words, which stand in the first columns there; and their embeddings (B, T, E).
+            LSTM states (B, T, 2H); the words, which stand in the first columns there; and their embeddings (B, T, E), None where not
+            asked for.
         """
-        words, embedded, states = self.read_words(input_ids, attention_mask)
+        words, states, embedded = self.read_words(input_ids, attention_mask, output_embeddings)
         return DocumentStates(states, words.read), words, embedded
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
@@ -92,7 +96,7 @@ class AttentionXMLForXMTC(WordLevelModel):
                 f"output_attentions=True, but attention of all {self.config.num_labels} labels is documents x labels x tokens. Name the "
                 "labels with attention_labels=… (B, S), or give top_k for those of the best ones."
             )
-        documents, words, embedded = self.encode(input_ids, attention_mask)
+        documents, words, embedded = self.encode(input_ids, attention_mask, output_hidden_states)
         shown = None
         if output_hidden_states:
             shown = tuple(words.in_input_columns(layer) for layer in (embedded, documents.states))

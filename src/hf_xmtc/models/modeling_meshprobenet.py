@@ -66,7 +66,7 @@ class MeSHProbeNetForXMTC(WordLevelModel):
             Features (B, M · 2H); word embeddings (B, T, E) and LSTM states (B, T, 2H); and the weights of the probes as one head
             with M queries, (B, 1, M, T). None where not asked for.
         """
-        words, embedded, states = self.read_words(input_ids, attention_mask)
+        words, states, embedded = self.read_words(input_ids, attention_mask, output_hidden_states)
         contexts, weights = self.probes(states, words.read)
         shown = tuple(words.in_input_columns(layer) for layer in (embedded, states)) if output_hidden_states else None
         attentions = (words.in_input_columns(weights, dims=(2,))[:, None],) if output_attentions else None
@@ -82,7 +82,7 @@ class MeSHProbeNetForXMTC(WordLevelModel):
         check_readable("A token's contribution", self.label_head.linear_head.weight)
         self.label_head.check_label_ids("What weights were asked for", label_ids)
         with torch.no_grad():
-            words, _, states = self.read_words(input_ids, attention_mask)
+            words, states, _ = self.read_words(input_ids, attention_mask)
             contexts, weights = self.probes(states, words.read)  # (B, M, S), (B, M, T)
         with torch.enable_grad():
             contexts = contexts.detach().requires_grad_()

@@ -45,7 +45,7 @@ class XMLRNNForXMTC(WordLevelModel):
         Returns:
             Features (B, linear_sizes[-1]); word embeddings (B, T, E) and LSTM states (B, T, 2H), None where not asked for.
         """
-        words, embedded, states = self.read_words(input_ids, attention_mask)
+        words, states, embedded = self.read_words(input_ids, attention_mask, output_hidden_states)
         features = states.masked_fill(~words.read[:, :, None], torch.finfo(states.dtype).min).amax(dim=1)  # (B, 2H)
         for linear in self.linears:
             features = nn.functional.relu(linear(features))

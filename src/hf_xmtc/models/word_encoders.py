@@ -120,16 +120,22 @@ class WordLevelModel(XMTCPreTrainedModel):
         """
         return align_words(input_ids, attention_mask, self.config.pad_token_id)
 
-    def read_words(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[AlignedWords, Tensor, Tensor]:
-        """The aligned words, their embeddings (B, T, E) and the LSTM's states (B, T, 2H); arguments as in `align`."""
+    def read_words(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, output_embeddings: bool = False
+    ) -> tuple[AlignedWords, Tensor, Tensor | None]:
+        """The aligned words, the LSTM's states (B, T, 2H) and, on request, the words' embeddings (B, T, E); otherwise as `align`."""
         words = self.align(input_ids, attention_mask)
-        read = self.read_batch(words, self._read_words)
-        # Chunks end with the longest document, before columns that are padding in all of them.
-        return words, *(nn.functional.pad(states, (0, 0, 0, words.ids.shape[1] - states.shape[1])) for states in read)
 
-    def _read_words(self, words: AlignedWords) -> tuple[Tensor, Tensor]:
-        embedded = self.words(words.ids, words.mask)
-        return embedded, self.bilstm(embedded, words.lengths)
+        def read(words: AlignedWords) -> tuple[Tensor, Tensor | None]:
+            embedded = self.words(words.ids, words.mask)
+            return self.bilstm(embedded, words.lengths), embedded if output_embeddings else None
+
+        # Chunks end with the longest document, before columns that are padding in all of them.
+        states, embedded = (
+            None if part is None else nn.functional.pad(part, (0, 0, 0, words.ids.shape[1] - part.shape[1]))
+            for part in self.read_batch(words, read)
+        )
+        return words, states, embedded
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.words.embedding
