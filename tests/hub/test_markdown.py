@@ -13,6 +13,7 @@ from hf_xmtc.hub.markdown import code, escaped, hub_link, python_string
         ("_a_ __init__ a_b", r"\_a\_ \_\_init\_\_ a_b"),
         ("\\| C#", r"\\\| C\#"),
         ("www.example", r"www\.example"),
+        ("@user, by @_org me@x.org @ 5 P@1", r"@<!-- -->user, by @<!-- -->\_org me@<!-- -->x.org @ 5 P@1"),
         ("a\x00b\u202ec\udce9", "a\ufffdb\ufffdc\ufffd"),
         ("\u0645\u06cc\u200c\u062e 心 👨‍👩‍👧", "\u0645\u06cc\u200c\u062e 心 👨‍👩‍👧"),
         (3, "3"),

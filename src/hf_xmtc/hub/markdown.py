@@ -16,11 +16,14 @@ _UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\u202a-\
 _MARKUP = re.compile(
     r"[\\`*<|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[])|&(?=#?\w+;)|:(?=//)|(?<=www)\.|#(?=#*$)", flags=re.IGNORECASE
 )
+# What begins a mention of a user, or a mail address. Both are looked for in what Markdown has made of the text, so no escape keeps them
+# away; an empty comment between the two halves does.
+_MENTION = re.compile(r"(?<!\w)@(?=\\?\w)|@(?=[\w-]+\.\w)")
 
 
 def escaped(text: object, max_length: int = 200) -> str:
     """Text that Markdown shows as it is, on one line; cut with … where it is longer than ``max_length`` characters."""
-    return _MARKUP.sub(r"\\\g<0>", _one_line(text, max_length))
+    return _MENTION.sub("@<!-- -->", _MARKUP.sub(r"\\\g<0>", _one_line(text, max_length)))
 
 
 def code(text: object, max_length: int = 200) -> str:
