@@ -424,6 +424,13 @@ def test_dry_run_lists_the_files_and_sends_nothing(hub, push, model_folder):
     assert hub.requests == []
 
 
+@pytest.mark.parametrize("options", [["--dry_run"], []], ids=["dry", "real"])
+def test_what_stays_behind_is_said_once(hub, push, model_folder, capsys, caplog, options):
+    (model_folder / "notes.txt").write_text("mine")
+    said = push(model_folder, "me/tagger", *options) + caplog.text
+    assert said.count("1 entry is not part of a model and stays here") == said.count("notes.txt") == 1
+
+
 def test_incomplete_folder_is_refused_before_anything_is_sent(hub, push, model_folder):
     (model_folder / "tokenizer.json").unlink()
     (model_folder / "training_args.bin").write_bytes(b"\x80\x04.")

@@ -64,7 +64,8 @@ def push_folder(
             None leaves the card's own, if it has one.
         overwrite: Replace a repo that holds another model. Files that only the other model has are deleted in the same
             commit; the Hub's history keeps them.
-        dry_run: Check the folder and return the address, but send and ask nothing.
+        dry_run: Check the folder and return the address, but send and ask nothing; `check_model_folder` lists what would be sent and
+            what would stay behind.
 
     Returns:
         Address of the published model.
@@ -79,10 +80,13 @@ def push_folder(
     validate_repo_id(repo_id)
     report = check_model_folder(folder)
     report.raise_for_problems()
-    _warn_about_contents(report)
+    _warn_about_paths(report)
     api = HfApi(token=token)
     if dry_run:
         return _address(f"{api.endpoint}/{repo_id}", revision)
+    if report.left_out:
+        shown = ", ".join(report.left_out[:20]) + (", …" if len(report.left_out) > 20 else "")
+        logger.warning(_words_on_left_out(report.left_out, shown))
     try:
         repo_url = api.create_repo(repo_id, private=True if private else None, exist_ok=True)
         remote = _look_at_remote(api, repo_url.repo_id, revision)
@@ -119,10 +123,7 @@ def push_folder(
     return _address(str(repo_url), revision)
 
 
-def _warn_about_contents(report: ModelFolderReport) -> None:
-    if report.left_out:
-        shown = ", ".join(report.left_out[:20]) + (", …" if len(report.left_out) > 20 else "")
-        logger.warning(_words_on_left_out(report.left_out, shown))
+def _warn_about_paths(report: ModelFolderReport) -> None:
     if "recipe.json" in report.files:
         recipe = read_json_object(report.folder / "recipe.json")
         paths = {key: value for key, value in recipe.items() if isinstance(value, str) and is_local_path(value)}
