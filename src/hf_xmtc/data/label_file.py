@@ -29,7 +29,7 @@ class LabelFile:
     @classmethod
     def from_names(cls, names: LabelNames | Sequence[str]) -> "LabelFile":
         """A label file held in memory."""
-        return cls(names if isinstance(names, LabelNames) else LabelNames(names))
+        return cls(LabelNames.of(names))
 
     @property
     def fingerprint(self) -> str:

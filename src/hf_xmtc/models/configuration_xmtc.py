@@ -225,7 +225,7 @@ class XMTCConfig(PreTrainedConfig):
 
     @label_names.setter
     def label_names(self, names: LabelNames | list[str]) -> None:
-        names = names if isinstance(names, LabelNames) else LabelNames(names)
+        names = LabelNames.of(names)
         if self._num_labels is not None and len(names) != self._num_labels:
             raise ValueError(
                 f"There are names for {len(names)} labels but num_labels={self._num_labels}. Give one name per label; to change "

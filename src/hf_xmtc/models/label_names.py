@@ -79,6 +79,13 @@ class LabelNames:
         if self._parents is not None and not any(self._parents):
             self._parents = None
 
+    @classmethod
+    def of(cls, names: "LabelNames | Sequence[str]") -> "LabelNames":
+        """Label names as they are, as this class where theirs came with a model folder, or of a list of labels."""
+        if isinstance(names, cls):
+            return names
+        return cls(names.labels, names._names, names._parents) if hasattr(names, "name_of") else cls(names)
+
     def __len__(self) -> int:
         return len(self.labels)
 

@@ -269,6 +269,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             kept = [label_id if label_id < len(known) else -1 for label_id in range(count)]
             labels = [known[old] if old >= 0 else f"LABEL_{new}" for new, old in enumerate(kept)]
         else:
+            labels = LabelNames.of(labels) if hasattr(labels, "name_of") else labels
             count = len(labels)
             kept = [known.ids.get(label, -1) for label in getattr(labels, "labels", labels)]
         if not isinstance(labels, LabelNames):
@@ -331,7 +332,9 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         }
         stored, _ = XMTCConfig.get_config_dict(pretrained_model_name_or_path, **hub_kwargs)
         config = kwargs.get("config")
-        wanted = kwargs.get("num_labels") or (config.num_labels if isinstance(config, XMTCConfig) else None)
+        # Known by its name: the config's class may have come with another folder.
+        same_family = config is not None and getattr(config, "model_type", None) == stored.get("model_type")
+        wanted = kwargs.get("num_labels") or (config.num_labels if same_family else None)
         replaced = wanted is not None and "num_labels" in stored and wanted != stored["num_labels"]
         if replaced and not ignore_mismatched_sizes:
             raise ValueError(
