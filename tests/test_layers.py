@@ -26,6 +26,7 @@ _UPPER = ("demo", "analysis", "ensemble", "hub")
 # Part of the package → the other parts it may import. "" is the package's __init__, which names what users import.
 MAY_IMPORT = {
     "file_checks": ("models",),
+    "disk": (),
     "strict_json": (),
     **dict.fromkeys(_BOTTOM, ()),
     "label_tree": _FILES,
