@@ -47,6 +47,23 @@ def test_each_chunk_is_cut_at_its_longest_and_answers_come_back_in_order():
     assert sums.tolist() == [5, 30, 0, 7] and rows.tolist() == [0, 1, 2, 3] and nothing is None
 
 
+def test_words_are_looked_up_once_for_all_chunks():
+    table, calls = torch.arange(40.0).reshape(10, 4), []
+    words = align_words(torch.tensor([[5, 0, 0], [6, 7, 8], [0, 4, 3]]), None, 0)
+
+    def embed(ids, mask):
+        calls.append(len(ids))
+        return table[ids] * mask[:, None]
+
+    def read(words, embedded):
+        assert torch.equal(embedded, table[words.ids] * words.mask[..., None])
+        return (embedded.sum(1),)
+
+    (sums,) = read_in_chunks(words, read, embed=embed, chunk_tokens=0)
+    assert calls == [1 + 3 + 2]  # the positions of the chunks, and each lookup has a gradient as large as the table
+    assert torch.equal(sums, torch.stack([table[5], table[6:9].sum(0), table[3:5].sum(0)]))
+
+
 LABELS = torch.tensor([[0, 2], [1, -100], [-100, -100], [3, 4]])
 
 
@@ -134,8 +151,9 @@ def test_embeddings_are_joined_for_hidden_states_alone(name, monkeypatch):
 
 def test_families_whose_scores_ignore_padding_read_chunks_and_others_the_whole_batch(model, monkeypatch):
     chunks = []
+    read = length_chunks.read_in_chunks
     monkeypatch.setattr(
-        "hf_xmtc.models.modeling_xmtc.read_in_chunks", lambda *args, **_: chunks.append(1) or args[1](args[0], *args[2:])
+        "hf_xmtc.models.modeling_xmtc.read_in_chunks", lambda *args, **kwargs: chunks.append(1) or read(*args, **kwargs)
     )
     batch = make_batch(model, [SHORT, LONG])
     model(**batch)

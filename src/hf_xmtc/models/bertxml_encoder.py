@@ -95,11 +95,13 @@ class BertXMLEncoder(nn.Module):
         )
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, cls_positions: Tensor, eager: bool
+        self, embedded: Tensor, attention_mask: Tensor, cls_positions: Tensor, eager: bool
     ) -> tuple[Tensor, list, list]:
-        """Return the hidden states of the CLS tokens (B, M, H), all layers' inputs, and the attention weights if ``eager``."""
+        """From `token_embedding`'s rows (B, T, H) to the hidden states of the CLS tokens (B, M, H), all layers' inputs, and the
+        attention weights if ``eager``.
+        """
         positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)  # (B, T)
-        hidden = self.dropout(self.token_embedding(input_ids) + self.position_embedding(positions))  # (B, T, H)
+        hidden = self.dropout(embedded + self.position_embedding(positions))  # (B, T, H)
         mask = attention_mask.bool()[:, None, None, :]
         states, attentions = [], []
         for index, layer in enumerate(self.layers):

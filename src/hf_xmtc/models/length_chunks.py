@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .aligned_words import AlignedWords
 
-__all__ = ["CHUNK_TOKENS", "chunk_borders", "read_in_chunks"]
+__all__ = ["CHUNK_TOKENS", "chunk_borders", "embed_chunks", "read_in_chunks"]
 
 Read = TypeVar("Read", bound=tuple[Tensor | None, ...])
 
@@ -51,6 +51,7 @@ def read_in_chunks(
     words: AlignedWords,
     read: Callable[..., Read],
     *of_documents: Tensor | None,
+    embed: Callable[[Tensor, Tensor], Tensor] | None = None,
     chunk_tokens: float | None = None,
 ) -> Read:
     """What ``read`` makes of a batch, chunk by chunk.
@@ -59,9 +60,12 @@ def read_in_chunks(
 
     Args:
         words: The batch, (B, T).
-        read: Takes the words of some documents, (n, t), and their rows of ``of_documents``; answers with tensors (n, …), whose second
-            dimension may be as wide as the longest document in the chunk, or None.
+        read: Takes the words of some documents, (n, t), their embeddings (n, t, E) where there is ``embed``, and their rows of
+            ``of_documents``; answers with tensors (n, …), whose second dimension may be as wide as the longest document in the
+            chunk, or None.
         of_documents: More that ``read`` needs of each document, (B, …), or None.
+        embed: Looks words up, from ids (N,) and mask (N,) to (N, E). It is called once for all chunks, because the gradient of
+            every lookup is as large as the table.
         chunk_tokens: As for `chunk_borders`; None for what suits the device, infinity for one chunk.
 
     Returns:
@@ -73,14 +77,27 @@ def read_in_chunks(
     longest = lengths.tolist()
     borders = chunk_borders(longest, chunk_tokens)
     if len(borders) <= 2:
-        return read(words, *of_documents)
-    parts = []
-    for start, stop in zip(borders, borders[1:], strict=False):
-        chosen = order[start:stop]
-        cut = AlignedWords(*(tensor[chosen, : longest[start]] for tensor in words))
-        parts.append(read(cut, *(None if tensor is None else tensor[chosen] for tensor in of_documents)))
+        return read(words, *embed_chunks([words], embed)[0], *of_documents)
+    rows = [order[start:stop] for start, stop in zip(borders, borders[1:], strict=False)]
+    chunks = [
+        AlignedWords(*(tensor[chosen, : longest[start]] for tensor in words))
+        for start, chosen in zip(borders, rows, strict=False)
+    ]
+    parts = [
+        read(chunk, *embedded, *(None if tensor is None else tensor[chosen] for tensor in of_documents))
+        for chunk, embedded, chosen in zip(chunks, embed_chunks(chunks, embed), rows, strict=True)
+    ]
     back = order.argsort()
     return tuple(None if column[0] is None else _joined(column)[back] for column in zip(*parts, strict=True))
+
+
+def embed_chunks(chunks: list[AlignedWords], embed: Callable[[Tensor, Tensor], Tensor] | None) -> list[tuple[Tensor, ...]]:
+    """Embeddings (n, t, E) of each chunk, all looked up at once; nothing of each without ``embed``."""
+    if embed is None:
+        return [() for _ in chunks]
+    ids, mask = (torch.cat([getattr(chunk, name).flatten() for chunk in chunks]) for name in ("ids", "mask"))
+    parts = embed(ids, mask).split([chunk.ids.numel() for chunk in chunks])
+    return [(part.unflatten(0, chunk.ids.shape),) for part, chunk in zip(parts, chunks, strict=True)]
 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:

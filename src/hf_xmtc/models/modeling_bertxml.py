@@ -143,19 +143,19 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
         elif output_attentions or output_hidden_states:
             eager = output_attentions or self.config._attn_implementation == "eager"
             cls_states, states, attentions = self.encoder(
-                input_ids, attention_mask, self.cls_positions(attention_mask), eager
+                self.encoder.token_embedding(input_ids), attention_mask, self.cls_positions(attention_mask), eager
             )
         else:
-            (cls_states,) = self.read_batch(words, self._run_encoder)
+            (cls_states,) = self.read_batch(words, self._run_encoder, embed=lambda ids, _: self.encoder.token_embedding(ids))
         features = cls_states.flatten(1)  # (B, M · H)
         if self.pooler is not None:
             features = nn.functional.elu(self.pooler(nn.functional.elu(features)))
         return features, tuple(states) if output_hidden_states else None, tuple(attentions) if output_attentions else None
 
-    def _run_encoder(self, words: AlignedWords) -> tuple[Tensor]:
+    def _run_encoder(self, words: AlignedWords, embedded: Tensor) -> tuple[Tensor]:
         """The CLS states of the own encoder, (B, M, H)."""
         mask = words.mask.long()
-        return self.encoder(words.ids, mask, self.cls_positions(mask), self.config._attn_implementation == "eager")[:1]
+        return self.encoder(embedded, mask, self.cls_positions(mask), self.config._attn_implementation == "eager")[:1]
 
     def _run_backbone(
         self,

@@ -101,7 +101,9 @@ class XMLCNNForXMTC(WordLevelModel):
         """
         words, columns = self.align(input_ids, attention_mask), self.config.padded_length
         if columns is None:
-            (pooled,) = self.read_batch(words, lambda words: (self._pool(words.ids, words.mask, words.lengths),))
+            (pooled,) = self.read_batch(
+                words, lambda words, embedded: (self._pool(embedded, words.lengths),), embed=self.words
+            )
         else:
             width = words.ids.shape[1]
             if width > columns:
@@ -109,13 +111,12 @@ class XMLCNNForXMTC(WordLevelModel):
                     f"The input has {width} tokens but the model takes {columns}. Tokenize with truncation=True and max_length={columns}."
                 )
             ids = nn.functional.pad(words.ids, (0, columns - width), value=self.config.pad_token_id or 0)
-            pooled = self._pool(ids, None, words.lengths)
+            pooled = self._pool(self.words(ids), words.lengths)
         return nn.functional.relu(self.bottleneck(pooled))
 
-    def _pool(self, ids: Tensor, mask: Tensor | None, lengths: Tensor) -> Tensor:
-        """Where the filters of all widths fire most, (B, widths · F · P)."""
-        embedded = self.words(ids, mask).mT  # (B, E, T)
-        return torch.cat([convolution(embedded, lengths).flatten(1) for convolution in self.filters], dim=1)
+    def _pool(self, embedded: Tensor, lengths: Tensor) -> Tensor:
+        """Where the filters of all widths fire most in words (B, T, E): (B, widths · F · P)."""
+        return torch.cat([convolution(embedded.mT, lengths).flatten(1) for convolution in self.filters], dim=1)
 
     def forward(
         self,

@@ -18,7 +18,7 @@ from .label_head_base import BaseLabelHead
 from .label_names import LabelNames
 from .label_rows import keep_rows
 from .label_scorer import LabelMatrix, RowUpdate
-from .length_chunks import read_in_chunks
+from .length_chunks import embed_chunks, read_in_chunks
 from .pipeline_xmtc import XMTCPipeline
 from .predicted_sets import PredictedSets
 from .tracing import is_traced
@@ -121,12 +121,18 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     # What a chunk of `read_in_chunks` costs; None for what suits the device, infinity for one chunk.
     chunk_tokens: float | None = None
 
-    def read_batch(self, words: AlignedWords, read: Callable[..., tuple], *of_documents: Tensor | None) -> tuple:
+    def read_batch(
+        self,
+        words: AlignedWords,
+        read: Callable[..., tuple],
+        *of_documents: Tensor | None,
+        embed: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ) -> tuple:
         """What an encoder makes of a batch: in training in chunks of similar lengths, else at once; as `read_in_chunks`."""
         # A graph of one batch would have its borders, and a compiled one would be made again for others.
         if not self.training or is_traced() or torch.compiler.is_compiling():
-            return read(words, *of_documents)
-        return read_in_chunks(words, read, *of_documents, chunk_tokens=self.chunk_tokens)
+            return read(words, *embed_chunks([words], embed)[0], *of_documents)
+        return read_in_chunks(words, read, *of_documents, embed=embed, chunk_tokens=self.chunk_tokens)
 
     def requested_outputs(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
         """Whether ``forward`` returns attention weights and hidden states: as it was asked, else as the config says."""

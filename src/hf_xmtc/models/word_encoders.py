@@ -31,9 +31,9 @@ class WordEmbedding(nn.Module):
         self.dropout = nn.Dropout(config.embedding_dropout)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Embeddings (B, T, E) of ``ids`` (B, T), zero where ``mask`` is False; without a mask padding is a word."""
+        """Embeddings (…, E) of ``ids`` (…), zero where ``mask`` is False; without a mask padding is a word."""
         embedded = self.dropout(self.embedding(ids))
-        return embedded if mask is None else embedded * mask[:, :, None]
+        return embedded if mask is None else embedded * mask[..., None]
 
 
 class BiLSTM(GradientCheckpointingLayer):
@@ -126,14 +126,13 @@ class WordLevelModel(XMTCPreTrainedModel):
         """The aligned words, the LSTM's states (B, T, 2H) and, on request, the words' embeddings (B, T, E); otherwise as `align`."""
         words = self.align(input_ids, attention_mask)
 
-        def read(words: AlignedWords) -> tuple[Tensor, Tensor | None]:
-            embedded = self.words(words.ids, words.mask)
+        def read(words: AlignedWords, embedded: Tensor) -> tuple[Tensor, Tensor | None]:
             return self.bilstm(embedded, words.lengths), embedded if output_embeddings else None
 
         # Chunks end with the longest document, before columns that are padding in all of them.
         states, embedded = (
             None if part is None else nn.functional.pad(part, (0, 0, 0, words.ids.shape[1] - part.shape[1]))
-            for part in self.read_batch(words, read)
+            for part in self.read_batch(words, read, embed=self.words)
         )
         return words, states, embedded
 
