@@ -1,5 +1,8 @@
 """The model families by the name that ``--model_family`` takes."""
 
+from collections.abc import Collection
+from typing import Any
+
 from hf_xmtc.models.configuration_attentionxml import AttentionXMLConfig
 from hf_xmtc.models.configuration_bertxml import BertXMLConfig
 from hf_xmtc.models.configuration_laco import LACOConfig
@@ -17,7 +20,7 @@ from hf_xmtc.models.modeling_xmlcnn import XMLCNNForXMTC
 from hf_xmtc.models.modeling_xmlrnn import XMLRNNForXMTC
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
-__all__ = ["FAMILIES", "family_named"]
+__all__ = ["FAMILIES", "FROM_SCRATCH", "default_recipe", "family_named"]
 
 FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
     AttentionXMLConfig.model_type: (AttentionXMLConfig, AttentionXMLForXMTC),
@@ -28,6 +31,26 @@ FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
     XMLCNNConfig.model_type: (XMLCNNConfig, XMLCNNForXMTC),
     XMLRNNConfig.model_type: (XMLRNNConfig, XMLRNNForXMTC),
 }
+
+
+# Settings of `hf-xmtc train` for a family's own encoder, where neither a recipe file nor the command line names them. Chosen on validation
+# (scripts/results/small-recipes.md).
+FROM_SCRATCH: dict[str, dict[str, Any]] = {
+    "bertxml": {"learning_rate": 2e-3, "num_train_epochs": 8.0, "averaging_start_epoch": 2, "max_length_tokens": 200}
+}
+
+
+def default_recipe(family: str, choices: Collection[str]) -> dict[str, Any]:
+    """Those settings of `FROM_SCRATCH` that nobody has chosen.
+
+    Args:
+        family: Model family.
+        choices: Names of the settings that were given; weight averaging acts at evaluations, so it stays out where they are chosen.
+    """
+    settings = {name: value for name, value in FROM_SCRATCH.get(family, {}).items() if name not in choices}
+    if "eval_strategy" in choices:
+        settings.pop("averaging_start_epoch", None)
+    return settings
 
 
 def family_named(name: str) -> tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]:

