@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.processes import peak_memory_mb
-from hf_xmtc.models.cross_attention import CrossAttention
+from hf_xmtc.models.laco_cross_attention import CrossAttention
 from machine import in_new_process, machine_description
 
 __all__ = ["CASES", "Case", "main", "measure"]

@@ -114,7 +114,7 @@ class HeadOnly(XMTCPreTrainedModel):
         self.build_label_scorer(width)
 
     def forward(self, features: Tensor, labels: Tensor | None = None, top_k: int | None = None):
-        return self.score(features, labels, top_k)
+        return self.compute_output(features, labels, top_k)
 
 
 def needed_gib(case: Case) -> float:

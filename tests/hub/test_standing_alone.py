@@ -26,9 +26,9 @@ CHANGED = {
     "bertxml-pre-norm-plain": "modeling_bertxml.py",
     "xmlcnn-cornet": "cornet.py",
     "xmlrnn-plain": "word_encoders.py",
-    "attentionxml-plain": "label_attention.py",
-    "laco-on-bert-plain": "candidates.py",
-    "seqtag-on-bert-plain": "label_rows.py",
+    "attentionxml-plain": "attentionxml_head.py",
+    "laco-on-bert-plain": "laco_candidates.py",
+    "seqtag-on-bert-plain": "linear_layers.py",
     "meshprobenet-plain": "modeling_xmtc.py",
 }
 PATH_JOBS = ["path", "dotted and blank", "not ascii", ".", "./"]

@@ -89,81 +89,73 @@ def test_without_a_label_that_stays_cornet_starts_anew():
     assert all(parameter.all() for parameter in cornet.parameters())
 
 
-# ---- shortlists ------------------------------------------------------------------------------------------------------------
+# ---- candidates ------------------------------------------------------------------------------------------------------------
 
-# Where a function gives what "outside the shortlist" means: probability 0.
+# Where a function gives what "no candidate" means: probability 0.
 OUTSIDE = {"sigmoid": float("-inf"), "relu": float("-inf"), "tanh": 0.0, "elu": 0.0}
-SHORTLISTS = torch.tensor([[3, 0, 8], [6, 1, 2]])
+CANDIDATES = torch.tensor([[3, 0, 8], [6, 1, 2]])
 
 
 def only(logits: torch.Tensor, label_ids: torch.Tensor, outside: float) -> torch.Tensor:
-    """Logits (B, L) with all labels but those of the shortlists replaced."""
+    """Logits (B, L) with all labels but the candidates replaced."""
     return torch.full_like(logits, outside).scatter(1, label_ids, logits.gather(1, label_ids))
 
 
 @pytest.mark.parametrize("num_blocks", [0, 1, 3])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_a_shortlist_of_all_labels_is_refined_as_by_the_full_module(activation, num_blocks):
+def test_candidates_that_are_all_labels_are_refined_as_by_the_full_module(activation, num_blocks):
     torch.manual_seed(0)
     cornet = CorNet(9, 4, num_blocks, activation)
     logits, label_ids = torch.randn(2, 9), torch.stack([torch.randperm(9), torch.arange(9)])
-    refined = cornet.refine_shortlist(logits.gather(1, label_ids), label_ids)
+    refined = cornet.refine_candidates(logits.gather(1, label_ids), label_ids)
     torch.testing.assert_close(refined, cornet(logits).gather(1, label_ids))
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_labels_outside_a_shortlist_count_as_probability_zero(activation):
+def test_labels_that_are_no_candidates_count_as_probability_zero(activation):
     torch.manual_seed(0)
     cornet = CorNet(9, 4, 1, activation)
     logits = torch.randn(2, 9)
-    full = cornet(only(logits, SHORTLISTS, OUTSIDE[activation])).gather(1, SHORTLISTS)
-    torch.testing.assert_close(cornet.refine_shortlist(logits.gather(1, SHORTLISTS), SHORTLISTS), full)
+    full = cornet(only(logits, CANDIDATES, OUTSIDE[activation])).gather(1, CANDIDATES)
+    torch.testing.assert_close(cornet.refine_candidates(logits.gather(1, CANDIDATES), CANDIDATES), full)
 
 
 @pytest.mark.parametrize("activation", ["sigmoid", "relu"])
-def test_labels_outside_a_shortlist_stay_at_minus_infinity_through_every_block(activation):
+def test_labels_that_are_no_candidates_stay_at_minus_infinity_through_every_block(activation):
     torch.manual_seed(0)
     cornet = CorNet(9, 4, 3, activation)
     logits = torch.randn(2, 9)
-    full = cornet(only(logits, SHORTLISTS, float("-inf"))).gather(1, SHORTLISTS)
-    torch.testing.assert_close(cornet.refine_shortlist(logits.gather(1, SHORTLISTS), SHORTLISTS), full)
+    full = cornet(only(logits, CANDIDATES, float("-inf"))).gather(1, CANDIDATES)
+    torch.testing.assert_close(cornet.refine_candidates(logits.gather(1, CANDIDATES), CANDIDATES), full)
 
 
-def test_a_shortlist_without_labels_is_nothing_and_padding_changes_nothing():
+def test_no_candidates_are_nothing_and_padding_changes_nothing():
     torch.manual_seed(0)
     cornet = CorNet(9, 4, 2)
     logits = torch.randn(2, 9)
-    expected = cornet.refine_shortlist(logits.gather(1, SHORTLISTS), SHORTLISTS)
+    expected = cornet.refine_candidates(logits.gather(1, CANDIDATES), CANDIDATES)
     # Padding on both sides and in between; what stands at padded places is never read.
     padded = torch.full((2, 6), -100)
-    padded[:, [1, 3, 4]] = SHORTLISTS
+    padded[:, [1, 3, 4]] = CANDIDATES
     values = torch.full((2, 6), 77.0)
-    values[:, [1, 3, 4]] = logits.gather(1, SHORTLISTS)
-    torch.testing.assert_close(cornet.refine_shortlist(values, padded)[:, [1, 3, 4]], expected)
-    assert cornet.refine_shortlist(logits[:, :0], SHORTLISTS[:, :0]).shape == (2, 0)
+    values[:, [1, 3, 4]] = logits.gather(1, CANDIDATES)
+    torch.testing.assert_close(cornet.refine_candidates(values, padded)[:, [1, 3, 4]], expected)
+    assert cornet.refine_candidates(logits[:, :0], CANDIDATES[:, :0]).shape == (2, 0)
 
 
 @pytest.mark.parametrize("activation", ["sigmoid", "relu"])
-def test_gradients_of_a_shortlist_are_those_of_the_full_module_and_touch_no_other_label(activation):
+def test_gradients_of_candidates_are_those_of_the_full_module_and_touch_no_other_label(activation):
     torch.manual_seed(0)
     cornet = CorNet(9, 4, 2, activation).double()
     chosen = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     factors = torch.randn(2, 3, dtype=torch.float64)
     tensors = [chosen, *cornet.parameters()]
-    ours = torch.autograd.grad((cornet.refine_shortlist(chosen, SHORTLISTS) * factors).sum(), tensors)
+    ours = torch.autograd.grad((cornet.refine_candidates(chosen, CANDIDATES) * factors).sum(), tensors)
     # A number, where minus infinity would have a gradient of 0 · ∞.
-    low = torch.full((2, 9), -1e4, dtype=torch.float64).scatter(1, SHORTLISTS, chosen)
-    full = torch.autograd.grad((cornet(low).gather(1, SHORTLISTS) * factors).sum(), tensors)
+    low = torch.full((2, 9), -1e4, dtype=torch.float64).scatter(1, CANDIDATES, chosen)
+    full = torch.autograd.grad((cornet(low).gather(1, CANDIDATES) * factors).sum(), tensors)
     torch.testing.assert_close(ours, full)
-    shortlisted = torch.zeros(9, dtype=torch.bool)
-    shortlisted[SHORTLISTS] = True
+    is_candidate = torch.zeros(9, dtype=torch.bool)
+    is_candidate[CANDIDATES] = True
     to_context = ours[1]
-    assert not to_context[:, ~shortlisted].any() and to_context[:, shortlisted].any()
-
-
-def test_the_matrices_are_the_parameters_block_by_block():
-    cornet = CorNet(num_labels=3, context_size=2, num_blocks=2)
-    for matrices, block in zip(cornet.matrices(), cornet.blocks, strict=True):
-        assert matrices.to_context is block.to_context.weight and matrices.context_bias is block.to_context.bias
-        assert matrices.to_labels is block.to_labels.weight and matrices.labels_bias is block.to_labels.bias
-    assert CorNet(3, 2, num_blocks=0).matrices() == []
+    assert not to_context[:, ~is_candidate].any() and to_context[:, is_candidate].any()

@@ -155,8 +155,8 @@ def test_ac43_what_reads_int8_weights_says_so(name):
     batch = make_batch(model, [SHORT])
     with pytest.raises(ValueError, match="A token's contribution reads the weights of layers that were quantized"):
         model.token_weights(**batch, label_ids=torch.tensor([[0]]))
-    with pytest.raises(ValueError, match="CorNet on a shortlist reads the weights"):
-        model.cornet.refine_shortlist(torch.zeros(1, NUM_LABELS), torch.arange(NUM_LABELS)[None])
+    with pytest.raises(ValueError, match="CorNet on candidates reads the weights"):
+        model.cornet.refine_candidates(torch.zeros(1, NUM_LABELS), torch.arange(NUM_LABELS)[None])
 
 
 def test_a_chosen_label_of_an_int8_head_has_the_score_of_all_labels():

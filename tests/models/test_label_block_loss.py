@@ -3,8 +3,7 @@ import torch
 from torch import nn
 
 from hf_xmtc.models.cornet import ACTIVATIONS, CorNet
-from hf_xmtc.models.label_head import LabelHead
-from hf_xmtc.models.label_head_base import loss_divisor
+from hf_xmtc.models.label_head import LabelHead, loss_divisor
 from hf_xmtc.models.label_losses import LABEL_LOSSES
 from models.dense_scoring import (
     BLOCK_SIZES,
@@ -163,7 +162,7 @@ def test_every_loss_by_blocks_is_that_of_the_full_logits(name, num_blocks):
     expected.backward()
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(ours, take_gradients(tensors), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(head.loss_of(logits, LABELS, "sum_labels"), expected)
+    torch.testing.assert_close(head.loss_from_logits(logits, LABELS, "sum_labels"), expected)
     torch.testing.assert_close(head.topk_and_loss(hidden, 2, LABELS, "sum_labels", cornet)[2], expected)
 
 
@@ -273,7 +272,7 @@ def test_weights_that_change_between_forward_and_backward_are_refused():
 def test_logits_that_change_after_their_loss_are_refused():
     head, _ = build_head()
     logits = head.logits(documents()) * 1.0
-    loss = head.loss_of(logits, LABELS)
+    loss = head.loss_from_logits(logits, LABELS)
     logits.sigmoid_()
     with pytest.raises(RuntimeError, match="logits changed in place"):
         loss.backward()

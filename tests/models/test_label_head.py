@@ -4,7 +4,7 @@ import torch
 from hf_xmtc.models.cornet import CorNet
 from hf_xmtc.models.label_head import LabelHead
 from hf_xmtc.models.label_losses import LABEL_LOSSES
-from hf_xmtc.models.label_scorer import LabelScorer
+from hf_xmtc.models.label_scorer import LinearLogits
 from models.dense_scoring import (
     BLOCK_SIZES,
     LABELS,
@@ -65,13 +65,13 @@ def test_features_that_are_not_numbers_are_scored_without_a_crash():
 def test_a_block_is_never_wider_than_the_block_size(monkeypatch):
     head, cornet = build_head(2, block_size=4)
     widths = []
-    original = LabelScorer.block_logits
+    original = LinearLogits.block
 
-    def counting(scorer, start, stop):
+    def counting(raw, start, stop, dtype):
         widths.append(stop - start)
-        return original(scorer, start, stop)
+        return original(raw, start, stop, dtype)
 
-    monkeypatch.setattr(LabelScorer, "block_logits", counting)
+    monkeypatch.setattr(LinearLogits, "block", counting)
     head.loss(documents().requires_grad_(), LABELS, cornet=cornet).backward()
     head.topk(documents(), 3, cornet)
     assert max(widths) == 4
@@ -85,7 +85,7 @@ def test_chosen_labels_score_as_in_the_full_logits():
     )
 
 
-def test_padding_of_a_shortlist_scores_nothing_and_leaves_the_others_alone():
+def test_padding_of_candidates_scores_nothing_and_leaves_the_others_alone():
     head, cornet = build_head(2)
     short, padded = (
         torch.tensor([[3], [5], [0], [9]]),
@@ -97,7 +97,7 @@ def test_padding_of_a_shortlist_scores_nothing_and_leaves_the_others_alone():
         torch.testing.assert_close(scores[padded >= 0][:, None], head.scores_for(documents(), short, refine))
 
 
-def test_a_shortlist_of_all_labels_scores_as_the_full_model():
+def test_candidates_that_are_all_labels_score_as_the_full_model():
     head, cornet = build_head(2)
     label_ids = torch.stack([torch.randperm(NUM_LABELS) for _ in range(4)])
     expected = dense_logits(head, documents(), cornet).sigmoid().gather(1, label_ids)
@@ -105,9 +105,9 @@ def test_a_shortlist_of_all_labels_scores_as_the_full_model():
 
 
 @pytest.mark.parametrize("wrong", [NUM_LABELS, -1])
-def test_a_shortlist_with_unknown_labels_is_refused(wrong):
+def test_unknown_candidates_are_refused(wrong):
     head, _ = build_head()
-    with pytest.raises(ValueError, match=f"shortlist holds label id {wrong}, but the ids are 0 … 10"):
+    with pytest.raises(ValueError, match=f"label_ids holds label id {wrong}, but the ids are 0 … 10"):
         head.scores_for(documents(1), torch.tensor([[0, wrong]]))
 
 
@@ -148,7 +148,7 @@ def test_wrong_labels_are_refused(labels, message):
     head, cornet = build_head(1, block_size=4)
     calls = (
         lambda: head.loss(documents(), labels, cornet=cornet),
-        lambda: head.loss_of(head.logits(documents()), labels),
+        lambda: head.loss_from_logits(head.logits(documents()), labels),
         lambda: head.topk_and_loss(documents(), 2, labels),
     )
     for call in calls:
@@ -217,14 +217,14 @@ def test_ac29_half_precision_is_finite_by_blocks(name, num_blocks, dtype):
 def test_loss_is_computed_in_single_precision_for_half_precision_logits():
     head, _ = build_head(num_labels=20_000)
     logits = torch.full((4, 20_000), 4.0, dtype=torch.float16)  # the sum, 3e5, is beyond float16
-    loss = head.loss_of(logits, torch.full((4, 1), -100), "sum")
+    loss = head.loss_from_logits(logits, torch.full((4, 1), -100), "sum")
     assert loss.item() == pytest.approx(4 * 20_000 * 4.01815, rel=1e-4)
 
 
 def test_a_batch_without_any_label_has_a_loss():
     head, _ = build_head(num_labels=3)
     for labels in (torch.full((2, 1), -100), torch.zeros(2, 0, dtype=torch.long), torch.zeros(2, 3)):
-        assert head.loss_of(torch.zeros(2, 3), labels).item() == pytest.approx(0.6931472)
+        assert head.loss_from_logits(torch.zeros(2, 3), labels).item() == pytest.approx(0.6931472)
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 import pytest
 import torch
 
-from hf_xmtc.models.label_losses import BinaryCrossEntropy
-from hf_xmtc.models.label_positives import positive_ids
-from hf_xmtc.models.label_scorer import LabelScorer, ScorerSettings
+from hf_xmtc.models.label_losses import BinaryCrossEntropy, positive_ids
+from hf_xmtc.models.label_scorer import BlockSettings, GivenLogits, LabelLayers, LabelScorer
 from hf_xmtc.models.label_topk import block_topk, exact_topk
 from models.dense_scoring import dense_loss
 
@@ -12,7 +11,8 @@ BLOCK_SIZES = [1, 2, 7, 29, 30, 31]
 
 def by_blocks(logits: torch.Tensor, block_size: int, labels: torch.Tensor | None = None) -> LabelScorer:
     positives = positive_ids(labels, logits.shape[1]) if labels is not None else None
-    return LabelScorer(logits, None, [], ScorerSettings(block_size=block_size), BinaryCrossEntropy(), positives)
+    layers = LabelLayers(GivenLogits(logits))
+    return LabelScorer(layers, BlockSettings(block_size=block_size), BinaryCrossEntropy(), positives)
 
 
 def assert_best(found: tuple[torch.Tensor, torch.Tensor], logits: torch.Tensor, k: int) -> None:

@@ -6,9 +6,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, BertConfig
 
 from hf_xmtc import LabelNames, LACOConfig, LACOForXMTC, XMTCPipeline, train_word_tokenizer
-from hf_xmtc.models.cooccurrence import ConditionalHead, PairHead, clcp_loss
-from hf_xmtc.models.cooccurrence_sampling import draw_pairs
-from hf_xmtc.models.label_positives import mark_positives
+from hf_xmtc.models.label_losses import mark_positives
+from hf_xmtc.models.laco_cooccurrence import ConditionalHead, PairHead, clcp_loss, draw_pairs
 from hf_xmtc.models.modeling_xmtc import XMTCOutput
 from models.families import make_batch
 from models.test_modeling_laco import BACKBONE, BATCH, build
@@ -187,9 +186,9 @@ def test_questions_about_no_label_or_none_that_there_is_are_refused():
     model = build(auxiliary_task="both")
     batch = make_batch(model, BATCH)
     inputs = (batch["input_ids"], batch["attention_mask"])
-    with pytest.raises(ValueError, match="A pair holds label id -1"):
+    with pytest.raises(ValueError, match="pairs holds label id -1"):
         model.pair_probabilities(*inputs, torch.tensor([[[0, -1]], [[0, 1]]]))
-    with pytest.raises(ValueError, match="What is known holds label id 6"):
+    with pytest.raises(ValueError, match="given holds label id 6"):
         model.conditional_probabilities(*inputs, torch.tensor([[6], [0]]))
     with pytest.raises(ValueError, match="A document has no known label"):
         model.conditional_probabilities(*inputs, torch.tensor([[-100], [0]]))

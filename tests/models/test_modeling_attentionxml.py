@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC
-from hf_xmtc.models.label_shard import shard_labels
+from hf_xmtc.training.sharded_label_head import shard_labels
 from models.golden import assert_close, assert_gradients_close, load_golden, stored_parameters
 
 # Our names of the authors' parameters.
@@ -108,7 +108,7 @@ def test_attention_of_padding_is_nothing_and_of_unknown_labels_refused():
     weights = model.token_weights(ids, None, torch.tensor([[3, -100]]))
     assert weights[0, 0].sum() == pytest.approx(1.0) and not weights[0, 1].any()
     for wrong in (23, -1):
-        with pytest.raises(ValueError, match=f"attention was asked for holds label id {wrong}, but the ids are 0 … 22"):
+        with pytest.raises(ValueError, match=f"label_ids holds label id {wrong}, but the ids are 0 … 22"):
             model(ids, attention_labels=torch.tensor([[wrong]]), output_attentions=True)
 
 

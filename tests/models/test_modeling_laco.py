@@ -347,7 +347,7 @@ def test_l5_equation_7_adds_the_parts_with_their_weights(monkeypatch):
         ({"auxiliary_task": "clcp", "clcp_weight": 5.0}, 3.5),
     ):
         model = build(**settings).train()
-        monkeypatch.setattr(model, "score", lambda *args, **extra: modeling_laco.XMTCOutput(loss=torch.tensor(1.5)))
+        monkeypatch.setattr(model, "compute_output", lambda *args, **extra: modeling_laco.XMTCOutput(loss=torch.tensor(1.5)))
         assert model(**make_batch(model, BATCH), labels=LABELS).loss.item() == pytest.approx(expected)
 
 

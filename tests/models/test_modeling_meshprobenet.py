@@ -49,7 +49,7 @@ def test_logits_equal_the_authors(name):
         plain = authors_model(golden, settings)
         assert_close(plain(golden["input_ids_longer"]).logits, golden["logits_longer"], 1e-5, "longer")
     else:
-        assert_close(model.label_head.source(features), golden["bottleneck_out"], 1e-5, "bottleneck")
+        assert_close(model.label_head.features(features), golden["bottleneck_out"], 1e-5, "bottleneck")
 
 
 @torch.no_grad()
@@ -130,7 +130,7 @@ def test_what_tokens_add_to_a_logit_sums_up_to_its_linear_part(bottleneck_size):
     assert found.shape == (2, 2, 6) and not found.masked_select((input_ids == 0)[:, None]).any()
 
     contexts = model.encode(input_ids)[0].detach().requires_grad_()
-    logits = model.label_head.output(model.label_head.source(contexts))
+    logits = model.label_head.output(model.label_head.features(contexts))
     for document in range(2):
         for slot in range(2):
             logit = logits[document, label_ids[document, slot]]

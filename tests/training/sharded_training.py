@@ -13,9 +13,9 @@ from transformers import Trainer
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
-from hf_xmtc.models.label_shard import full_state_dict
 from hf_xmtc.tokenization import train_word_tokenizer
 from hf_xmtc.training.initialization import set_missing_label_weights
+from hf_xmtc.training.sharded_label_head import full_state_dict
 from training.interrupted_runs import InterruptAt, Interrupted
 from two_processes import leave
 

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from hf_xmtc import BertXMLForXMTC, XMTCTrainingArguments
-from hf_xmtc.models.label_shard import LabelShard
 from hf_xmtc.training.label_sharding import refuse_other_processes, spread_labels
+from hf_xmtc.training.sharded_label_head import LabelShard
 from small_corpus import write_corpus
 from training import sharded_training
 from training.sharded_training import CASES, make_trainer, observe, read

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hf_xmtc.models.label_scorer import LabelMatrix
+from hf_xmtc.models.label_block_loss import LabelMatrix
 from hf_xmtc.training import AdamUpdate, RowwiseUpdate, SGDUpdate, label_updates
 
 NUM_LABELS, WIDTH, DOCUMENTS, STEPS = 13, 5, 3, 4

@@ -101,7 +101,7 @@ def kept_by_the_scorer(output) -> int:
         if not node.next_functions:
             return 0
         node = node.next_functions[0][0]
-    return sum(4 * logits.numel() for stages in node.scorer._kept.values() for logits in stages)
+    return sum(4 * logits.numel() for block in node.scorer.memory.values() for logits in block)
 
 
 @pytest.mark.parametrize(

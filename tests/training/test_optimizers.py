@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from hf_xmtc.models.label_scorer import LabelMatrix
+from hf_xmtc.models.label_block_loss import LabelMatrix
 from hf_xmtc.training import (
     AdamUpdate,
     CompositeOptimizer,

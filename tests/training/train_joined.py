@@ -61,8 +61,8 @@ def train(label_optimizer: str, left_out: int = 0, spoilt: bool = False, **setti
 
     model = make_model()
     if spoilt:
-        source = model.label_head.source
-        model.label_head.source = lambda hidden: source(hidden) * float("nan")
+        features = model.label_head.features
+        model.label_head.features = lambda hidden: features(hidden) * float("nan")
     arguments = XMTCTrainingArguments(
         os.path.join(folder, "run"),
         use_cpu=True,

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from hf_xmtc.models.joint_model import JointModel
+from hf_xmtc.models.modeling_joint import JointModel
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
 from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unused_arguments

@@ -9,8 +9,8 @@ from .configuration_meshprobenet import MeSHProbeNetConfig
 from .configuration_seqtag import SeqTagConfig
 from .configuration_xmlcnn import XMLCNNConfig
 from .configuration_xmlrnn import XMLRNNConfig
+from .label_losses import multi_hot_targets
 from .label_names import LabelNames
-from .label_positives import multi_hot_targets
 from .modeling_attentionxml import AttentionXMLForXMTC
 from .modeling_bertxml import BertXMLForXMTC
 from .modeling_laco import LACOForXMTC

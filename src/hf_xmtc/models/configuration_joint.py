@@ -125,9 +125,9 @@ class JointConfig(XMTCConfig):
                 f"The backbone's model type is {self.backbone_config.model_type!r}, which cannot be told where labels stand. Choose "
                 f"one of {', '.join(JOINT_BACKBONES)}, or joint_embedding=False."
             )
-        self.refuse_without_room(self.num_labels)
+        self.check_num_labels(self.num_labels)
 
-    def refuse_without_room(self, num_labels: int) -> None:
+    def check_num_labels(self, num_labels: int) -> None:
         if not self.joint_embedding:
             return
         positions, closing = self._positions.count, int(self.sep_token_id is not None)
@@ -163,7 +163,7 @@ class JointConfig(XMTCConfig):
         """Tokens that the encoder reads behind every text: the labels, and the separator that closes them."""
         return self.num_read_labels + int(self.sep_token_id is not None) if self.joint_embedding else 0
 
-    def activation_numbers_beside_encoder(self, num_tokens: int) -> int:
+    def activation_elements_beside_encoder(self, num_tokens: int) -> int:
         """Numbers that a training step keeps of a document behind the encoder, roughly; for the estimate of memory."""
         return 0
 

@@ -274,7 +274,7 @@ class LACOConfig(JointConfig):
     def has_label_embedding(self) -> bool:
         return self.joint_embedding or self.cross_attention
 
-    def activation_numbers_beside_encoder(self, num_tokens: int) -> int:
+    def activation_elements_beside_encoder(self, num_tokens: int) -> int:
         if not self.cross_attention:
             return 0
         labels, filter_size = self.num_read_labels, math.prod(self.cross_attention_kernel)

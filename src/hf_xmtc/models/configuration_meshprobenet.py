@@ -53,7 +53,7 @@ class MeSHProbeNetConfig(WordLevelConfig):
             self.check_sizes("bottleneck_size")
 
     @property
-    def activation_numbers_per_token(self) -> int:
+    def activation_elements_per_token(self) -> int:
         # What the steps of both directions keep on a CPU, measured (a fused kernel keeps less); scores and weights of the probes.
         lstm = 36 * self.num_hidden_layers * self.hidden_size
-        return super().activation_numbers_per_token + lstm + 3 * self.num_probes
+        return super().activation_elements_per_token + lstm + 3 * self.num_probes

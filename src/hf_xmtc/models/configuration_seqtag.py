@@ -38,6 +38,6 @@ class SeqTagConfig(JointConfig):
             if getattr(self, field) != needed:
                 raise ValueError(f"{field}={getattr(self, field)!r}, but for SeqTag it must be {needed!r}: {reason}.")
 
-    def activation_numbers_beside_encoder(self, num_tokens: int) -> int:
+    def activation_elements_beside_encoder(self, num_tokens: int) -> int:
         # What the steps of both directions keep on a CPU, measured (a fused kernel keeps less); products of the CRF's matrices.
         return self.num_labels * (36 * self.lstm_hidden_size + 50)

@@ -61,6 +61,6 @@ class WordLevelConfig(XMTCConfig):
                 raise ValueError(f"{field}={value!r}, but a size is at least 1.")
 
     @property
-    def activation_numbers_per_token(self) -> int:
+    def activation_elements_per_token(self) -> int:
         """Numbers that a training step keeps per token for its backward pass, roughly; for the estimate of memory."""
         return 2 * self.embedding_size

@@ -79,6 +79,6 @@ class XMLCNNConfig(WordLevelConfig):
         return self.padded_length
 
     @property
-    def activation_numbers_per_token(self) -> int:
+    def activation_elements_per_token(self) -> int:
         # The filters' outputs before and after ReLU, and their masked copy.
-        return super().activation_numbers_per_token + 3 * self.num_filters * len(self.filter_widths)
+        return super().activation_elements_per_token + 3 * self.num_filters * len(self.filter_widths)

@@ -47,6 +47,6 @@ class XMLRNNConfig(WordLevelConfig):
         self.check_sizes("hidden_size", "num_hidden_layers", "linear_sizes")
 
     @property
-    def activation_numbers_per_token(self) -> int:
+    def activation_elements_per_token(self) -> int:
         # What the steps of both directions keep on a CPU, measured; a fused kernel keeps less.
-        return super().activation_numbers_per_token + 36 * self.num_hidden_layers * self.hidden_size
+        return super().activation_elements_per_token + 36 * self.num_hidden_layers * self.hidden_size

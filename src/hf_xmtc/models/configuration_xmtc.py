@@ -128,7 +128,7 @@ class XMTCConfig(PreTrainedConfig):
             if name not in known and close:
                 logger.warning(f"{type(self).__name__} has no setting {name!r}, so it does nothing. Was {close[0]!r} meant?")
 
-    def refuse_without_room(self, num_labels: int) -> None:
+    def check_num_labels(self, num_labels: int) -> None:
         """Refuse a number of labels that the model cannot read; most families take any.
 
         Raises:

@@ -1,16 +1,13 @@
 """CorNet: correlation networks on top of any model's raw label predictions."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .initial_weights import reset_linear
-from .label_rows import UNTRAINED_LOG_ODDS, keep_rows
-from .layer_weights import check_readable
+from .linear_layers import NEW_LABEL_BIAS, check_readable, reset_linear, resized_linear
 
-__all__ = ["ACTIVATIONS", "CorNet", "CorNetBlock", "CorNetMatrices"]
+__all__ = ["ACTIVATIONS", "CorNet", "CorNetBlock"]
 
 # Each function and its derivative, written in terms of the function's value.
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
@@ -19,15 +16,6 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tens
     "tanh": (torch.tanh, lambda value: 1 - value.square()),
     "elu": (nn.functional.elu, lambda value: value.clamp(max=0) + 1),
 }
-
-
-class CorNetMatrices(NamedTuple):
-    """Parameters of one `CorNetBlock`: W1 (R, L), b1 (R,), W2 (L, R) and b2 (L,)."""
-
-    to_context: Tensor
-    context_bias: Tensor
-    to_labels: Tensor
-    labels_bias: Tensor
 
 
 class CorNetBlock(nn.Module):
@@ -45,7 +33,7 @@ class CorNetBlock(nn.Module):
 
     def __init__(self, num_labels: int, context_size: int, activation: str = "sigmoid"):
         super().__init__()
-        self.squash = ACTIVATIONS[activation][0]
+        self.activation = ACTIVATIONS[activation][0]
         self.to_context = nn.Linear(num_labels, context_size)
         self.to_labels = nn.Linear(context_size, num_labels)
         self.reset_parameters()
@@ -56,7 +44,7 @@ class CorNetBlock(nn.Module):
             reset_linear(linear)
 
     def forward(self, logits: Tensor) -> Tensor:
-        context = nn.functional.elu(self.to_context(self.squash(logits)))  # (B, R)
+        context = nn.functional.elu(self.to_context(self.activation(logits)))  # (B, R)
         return logits + self.to_labels(context)  # (B, L)
 
 
@@ -83,10 +71,10 @@ class CorNet(nn.Module):
             logits = block(logits)
         return logits
 
-    def refine_shortlist(self, logits: Tensor, label_ids: Tensor, reduce: Callable[[Tensor], None] | None = None) -> Tensor:
-        """Refine the logits of a shortlist, reading and writing only its columns of W1 and rows of W2.
+    def refine_candidates(self, logits: Tensor, label_ids: Tensor, reduce: Callable[[Tensor], None] | None = None) -> Tensor:
+        """Refine the logits of candidates, reading and writing only its columns of W1 and rows of W2.
 
-        Labels outside count as probability 0. With all labels in the shortlist this is `forward`; else it is `forward` with the
+        Labels outside count as probability 0. With all labels among them this is `forward`; else it is `forward` with the
         logits outside at minus infinity (for ``tanh`` and ``elu``: at 0, where those functions are 0).
 
         Args:
@@ -99,8 +87,8 @@ class CorNet(nn.Module):
         """
         present, ids = label_ids >= 0, label_ids.clamp(min=0)
         for block in self.blocks:
-            check_readable("CorNet on a shortlist", block.to_context.weight, block.to_labels.weight)
-            scores = block.squash(logits) * present
+            check_readable("CorNet on candidates", block.to_context.weight, block.to_labels.weight)
+            scores = block.activation(logits) * present
             columns = nn.functional.embedding(ids, block.to_context.weight.t())  # (B, S, R)
             context = (scores[:, None] @ columns)[:, 0]  # (B, R)
             if reduce is not None:
@@ -110,39 +98,27 @@ class CorNet(nn.Module):
             logits = logits + (rows @ context[:, :, None])[:, :, 0] + block.to_labels.bias[ids]
         return logits
 
-    def matrices(self) -> list[CorNetMatrices]:
-        """The parameters of every block."""
-        return [
-            CorNetMatrices(block.to_context.weight, block.to_context.bias, block.to_labels.weight, block.to_labels.bias)
-            for block in self.blocks
-        ]
-
     @torch.no_grad()
     def silence(self, new: Tensor) -> None:
         """As `BaseLabelHead.silence`, by the biases of the last block."""
-        self.blocks[-1].to_labels.bias[new] = UNTRAINED_LOG_ODDS
+        self.blocks[-1].to_labels.bias[new] = NEW_LABEL_BIAS
 
-    def resize_labels(self, kept_ids: Tensor) -> None:
+    @torch.no_grad()
+    def resize_labels(self, old_ids: Tensor) -> None:
         """Follow a change of the label space.
 
         New labels are at first neither read nor corrected, so the logits of known ones stay what they were. Where there is no
         known one, everything starts anew.
 
         Args:
-            kept_ids: For each new label its old label id, or -1 for a label without a predecessor, (L_new,).
+            old_ids: For each new label its old label id, or -1 for a label without a predecessor, (L_new,).
         """
+        new = old_ids < 0
         for block in self.blocks:
-            old_context, old_labels = block.to_context, block.to_labels
-            device, dtype = old_labels.weight.device, old_labels.weight.dtype
-            block.to_context = nn.Linear(len(kept_ids), old_context.out_features, device=device, dtype=dtype)
-            block.to_labels = nn.Linear(old_labels.in_features, len(kept_ids), device=device, dtype=dtype)
-            block.reset_parameters()
-            if not bool((kept_ids >= 0).any()):
+            block.to_context = resized_linear(block.to_context, old_ids, dim=1)
+            block.to_labels = resized_linear(block.to_labels, old_ids)
+            if bool(new.all()):
+                block.reset_parameters()
                 continue
-            with torch.no_grad():
-                for parameter in (block.to_context.weight, block.to_labels.weight, block.to_labels.bias):
-                    parameter.zero_()
-                block.to_context.bias.copy_(old_context.bias)
-            keep_rows(block.to_context.weight.t(), old_context.weight.t(), kept_ids)
-            keep_rows(block.to_labels.weight, old_labels.weight, kept_ids)
-            keep_rows(block.to_labels.bias, old_labels.bias, kept_ids)
+            for rows in (block.to_context.weight.t(), block.to_labels.weight, block.to_labels.bias):
+                rows[new] = 0.0

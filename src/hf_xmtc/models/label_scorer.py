@@ -1,92 +1,184 @@
-"""`LabelScorer`: the logits of any block of labels, through the head and any number of CorNet blocks, and their gradients.
+"""`LabelScorer`: the logits of any block of labels, through CorNet too, their loss, gradients and best labels.
 
-`block_loss` and `block_topk` stand on it, and through them every model family.
+With features f of a document, x₀ are its raw logits and x_{n+1} those behind CorNet block n (CorNet, equations 1 and 2):
+
+    x₀      = W · f + b                      of a linear head; other heads give x₀ itself
+    c_n     = ELU(W1_n · σ(x_n) + b1_n)      the context of block n, which takes a pass over all labels
+    x_{n+1} = x_n + W2_n · c_n + b2_n
+
+Given the contexts, every block of labels stands alone. `block_loss` and `block_topk`, and so every model family, stand on this.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .cornet import ACTIVATIONS, CorNetMatrices
-from .label_losses import LabelLoss, sum_type
-from .label_positives import BatchPositives
+from .cornet import ACTIVATIONS, CorNet
+from .label_losses import BatchPositives, LabelLoss, sum_type
 from .label_products import product, transposed_product
 
-__all__ = ["LabelMatrix", "LabelScorer", "LinearHead", "RowUpdate", "ScorerSettings", "suitable_block_size"]
+__all__ = [
+    "BlockSettings",
+    "GivenLogits",
+    "LabelLayers",
+    "LabelScorer",
+    "LinearLogits",
+    "LinearWeights",
+    "suitable_block_size",
+]
 
-# Numbers in the weights of a block of labels where no block size is given: those of 4,096 labels of width 512. On a CPU they stay
-# in the cache from one product to the next; a GPU wants more work at once.
-BLOCK_NUMBERS = {"cpu": 2**21, "other": 2**25}
+# Elements in a block of labels where no block size is given: the weights of 4,096 labels of width 512. On a CPU they stay in the
+# cache from one product to the next; a GPU wants more work at once.
+BLOCK_ELEMENTS = {"cpu": 2**21, "other": 2**25}
 
 
-class RowUpdate(Protocol):
-    """Takes the gradient of a matrix with one row per label as it comes, block by block, instead of storing it.
+def suitable_block_size(elements_per_label: int, device_type: str) -> int:
+    """Labels at a time where no block size is given, a multiple of 64 where there are as many.
 
-    `agree` and then `begin` are called once per backward pass, before anything is written; then every row exactly once: the
-    gradient of rows ``start`` … ``stop - 1`` is ``left @ right``, (stop - start, B) @ (B, d), that of their biases
-    ``left.sum(1)``. `agree` is told whether this process's loss and gradients are finite, a bool scalar, and answers whether
-    those of all processes are that change the same matrix.
+    Args:
+        elements_per_label: Elements that one label takes: of a linear layer the width of its row.
+        device_type: ``cpu``, ``cuda`` …
     """
-
-    def agree(self, finite: Tensor) -> Tensor: ...
-
-    def begin(self) -> None: ...
-
-    def __call__(self, start: int, stop: int, left: Tensor, right: Tensor) -> None: ...
+    size = max(1, BLOCK_ELEMENTS["cpu" if device_type == "cpu" else "other"] // max(1, elements_per_label))
+    return size // 64 * 64 or size
 
 
-class LabelMatrix(NamedTuple):
-    """A matrix with one row per label.
-
-    Attributes:
-        rows: (L, d), a view of the parameter; of CorNet's ``to_context.weight`` (R, L) it is the transpose.
-        bias: One number per label, (L,), or None.
-        parameters: The parameters behind both.
-    """
-
-    rows: Tensor
-    bias: Tensor | None
-    parameters: list[nn.Parameter]
+# ---- where logits come from ------------------------------------------------------------------------------------------------
 
 
-class LinearHead(NamedTuple):
-    """Weight (L, d) and bias (L,) of the layer that gives the raw logits."""
+class LinearWeights(NamedTuple):
+    """Weight and bias of a linear layer."""
 
     weight: Tensor
     bias: Tensor
 
+    def detach(self) -> "LinearWeights":
+        return LinearWeights(self.weight.detach(), self.bias.detach())
+
+
+class LinearLogits:
+    """Raw logits of a linear layer, W · f + b, computed for a block of labels at a time.
+
+    Args:
+        features: f, (B, d).
+        output: W (L, d) and b (L,).
+    """
+
+    def __init__(self, features: Tensor, output: LinearWeights):
+        self.source, self.output = features, output
+        self.layers = {"label_head.output": output}
+        self.num_labels, self.width = output.weight.shape
+        self.weight_type = output.weight.dtype
+
+    def detach(self) -> "LinearLogits":
+        return LinearLogits(self.source.detach().to(self.weight_type), self.output.detach())
+
+    def block(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        """Raw logits of the labels ``start`` … ``stop - 1``, (n, B)."""
+        weight, bias = self.output
+        return product(weight[start:stop], self.source.t()).to(dtype).add_(bias[start:stop, None])
+
+    def add_gradient(self, total: Tensor, start: int, stop: int, gradient: Tensor) -> None:
+        """Add to the gradient of the features, (B, d), what that of a block's raw logits (n, B) contributes."""
+        weight = self.output.weight[start:stop]
+        total += transposed_product(weight, gradient.to(weight.dtype)).t()
+
+
+class GivenLogits:
+    """Raw logits that exist already, of heads that compute those of all labels at once.
+
+    Args:
+        logits: (B, L).
+    """
+
+    layers: dict[str, LinearWeights] = {}
+
+    def __init__(self, logits: Tensor):
+        self.source = logits
+        self.width, self.num_labels = logits.shape
+        self.weight_type = logits.dtype
+
+    def detach(self) -> "GivenLogits":
+        return GivenLogits(self.source.detach())
+
+    def block(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        return self.source[:, start:stop].t().to(dtype)
+
+    def add_gradient(self, total: Tensor, start: int, stop: int, gradient: Tensor) -> None:
+        total[:, start:stop] += gradient.t()
+
 
 @dataclass(frozen=True)
-class ScorerSettings:
-    """How the blocks are gone through.
+class LabelLayers:
+    """All that the logits of a batch are computed from.
 
     Attributes:
-        activation: CorNet's function on the logits it reads.
+        raw: Where raw logits come from.
+        to_context: W1 (R, L) and b1 (R,) of each CorNet block.
+        to_labels: W2 (L, R) and b2 (L,) of each CorNet block.
+        activation: σ, CorNet's function on the logits it reads.
+    """
+
+    raw: LinearLogits | GivenLogits
+    to_context: tuple[LinearWeights, ...] = ()
+    to_labels: tuple[LinearWeights, ...] = ()
+    activation: str = "sigmoid"
+
+    @classmethod
+    def of(cls, raw: LinearLogits | GivenLogits, cornet: CorNet | None) -> "LabelLayers":
+        if cornet is None:
+            return cls(raw)
+        to_context = (LinearWeights(block.to_context.weight, block.to_context.bias) for block in cornet.blocks)
+        to_labels = (LinearWeights(block.to_labels.weight, block.to_labels.bias) for block in cornet.blocks)
+        return cls(raw, tuple(to_context), tuple(to_labels), cornet.activation)
+
+    def by_name(self) -> dict[str, LinearWeights]:
+        """The layers with one row or column per label, by their names in the model."""
+        layers = dict(self.raw.layers)
+        for index, (context, labels) in enumerate(zip(self.to_context, self.to_labels, strict=True)):
+            layers |= {f"cornet.blocks.{index}.to_labels": labels, f"cornet.blocks.{index}.to_context": context}
+        return layers
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Features or given logits as ``source``, and every parameter by its name in the model."""
+        layers = self.by_name().items()
+        return {"source": self.raw.source} | {
+            f"{name}.{kind}": tensor for name, layer in layers for kind, tensor in layer._asdict().items()
+        }
+
+    def detach(self) -> "LabelLayers":
+        context, labels = ([layer.detach() for layer in layers] for layers in (self.to_context, self.to_labels))
+        return LabelLayers(self.raw.detach(), tuple(context), tuple(labels), self.activation)
+
+
+# ---- blocks of labels ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BlockSettings:
+    """How blocks of labels are gone through.
+
+    Attributes:
         block_size: Labels at a time; None for what suits the device.
-        memory_mib: Logits of as many blocks as fit into this are kept for the next pass instead of being computed again.
+        memory_mib: Logits of as many blocks as fit into this are held for the next pass instead of being computed again.
         reduce: Adds up a tensor over processes that hold different labels, in place; None where one process holds them all.
     """
 
-    activation: str = "sigmoid"
     block_size: int | None = None
     memory_mib: float = 64.0
     reduce: Callable[[Tensor], None] | None = None
 
 
 class LabelScorer:
-    """The logits of one batch, labels first, (n, B), for any block of labels.
+    """The logits of one batch, labels first, (n, B), for any block of labels; see above for the formulas.
 
-    With CorNet x₀ are the raw logits and x_{n+1} = x_n + W2_n · c_n + b2_n those behind block n, whose context
-    c_n = ELU(W1_n · σ(x_n) + b1_n) takes a pass over all labels (CorNet, equations 1 and 2). Given the contexts, every block of
-    labels stands alone. It records no gradient; `gradients` gives them.
+    It records no gradient; `gradients` gives them.
 
     Args:
-        source: Features (B, d) for ``head``, or without one the raw logits (B, L) themselves.
-        head: The linear layer, or None.
-        cornet: CorNet's blocks.
+        layers: What the logits are computed from.
         settings: Block size and memory.
         loss: What `gradients` differentiates.
         positives: Positives of the batch, (B, P), for ``loss``.
@@ -95,148 +187,128 @@ class LabelScorer:
 
     def __init__(
         self,
-        source: Tensor,
-        head: LinearHead | None,
-        cornet: list[CorNetMatrices],
-        settings: ScorerSettings,
+        layers: LabelLayers,
+        settings: BlockSettings,
         loss: LabelLoss | None = None,
         positives: Tensor | None = None,
         label_weights: Tensor | None = None,
     ):
-        self.head, self.cornet, self.settings, self.loss = head, cornet, settings, loss
-        weight = head.weight if head is not None else source
+        self.layers, self.settings, self.loss = layers.detach(), settings, loss
+        self.raw, self.num_cornet_blocks = self.layers.raw, len(layers.to_context)
         # Scores are summed in full precision whatever the weights are held in.
-        self.dtype = torch.float64 if weight.dtype == torch.float64 else torch.float32
-        self.num_labels = weight.shape[0] if head is not None else source.shape[1]
-        self.num_documents = len(source)
-        self.source = source.to(weight.dtype)
-        self.squash, self.slope = ACTIVATIONS[settings.activation]
-        width = max(
-            [weight.shape[1] if head is not None else self.num_documents] + [len(block.to_context) for block in cornet]
-        )
-        self.block_size = settings.block_size or suitable_block_size(width, weight.device.type)
+        self.dtype = torch.float64 if self.raw.weight_type == torch.float64 else torch.float32
+        self.device = self.raw.source.device
+        self.num_labels, self.num_documents = self.raw.num_labels, len(self.raw.source)
+        self.activation, self.slope = ACTIVATIONS[layers.activation]
+        width = max([self.raw.width, *(len(layer.bias) for layer in layers.to_context)])
+        self.block_size = settings.block_size or suitable_block_size(width, self.device.type)
         self.starts = [*range(0, self.num_labels, self.block_size), self.num_labels]
         self.positives = BatchPositives(positives, self.starts, label_weights) if positives is not None else None
         self.loss_scale: Tensor | float = 1.0  # gradient of what is differentiated with respect to the summed loss
         self.contexts: list[Tensor] = []  # c_n, (B, R)
-        self.context_gradients: list[Tensor] = []  # of what the ELU of block n reads, (B, R), from the last block down
-        self._kept: dict[int, list[Tensor]] = {}
-        self._room = settings.memory_mib * 2**20
+        self.context_gradients: list[Tensor] = []  # of what the ELU of block n reads, (B, R)
+        self.memory: dict[int, list[Tensor]] = {}  # logits that are held, by the first label of their block
+        self._free_bytes = settings.memory_mib * 2**20
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """First label and end of every block."""
         return zip(self.starts, self.starts[1:], strict=False)
 
-    def block_logits(self, start: int, stop: int) -> Tensor:
-        """Raw logits of the labels ``start`` … ``stop - 1``, (n, B)."""
-        if self.head is None:
-            return self.source[:, start:stop].t().to(self.dtype)
-        logits = product(self.head.weight[start:stop], self.source.t()).to(self.dtype)
-        return logits.add_(self.head.bias[start:stop, None])
+    def logits_per_block(self, start: int, stop: int, last: int) -> list[Tensor]:
+        """x₀ … x_last of the labels ``start`` … ``stop - 1``, each (n, B): as many as there are in memory, the rest computed."""
+        logits = self.memory.get(start, [])
+        if not logits:
+            logits = [self.raw.block(start, stop, self.dtype)]
+            size = self._bytes_of(logits[0])
+            if size <= self._free_bytes:
+                self._free_bytes -= size
+                self.memory[start] = logits
+        for index in range(len(logits) - 1, last):
+            weight, bias = self.layers.to_labels[index]
+            correction = product(weight[start:stop], self.contexts[index].t().to(weight.dtype)).to(self.dtype)
+            logits.append(correction.add_(bias[start:stop, None]).add_(logits[-1]))
+        return logits
 
-    def stages(self, start: int, stop: int, depth: int) -> list[Tensor]:
-        """x₀ … x_depth of a block, each (n, B), from memory as far as they were kept."""
-        stages = self._kept.get(start, [])
-        if not stages:
-            stages = [self.block_logits(start, stop)]
-            needed = self._bytes_of(stages[0])
-            if needed <= self._room:
-                self._room -= needed
-                self._kept[start] = stages
-        for index in range(len(stages) - 1, depth):
-            block = self.cornet[index]
-            logits = product(block.to_labels[start:stop], self.contexts[index].t().to(block.to_labels.dtype)).to(self.dtype)
-            stages.append(logits.add_(block.labels_bias[start:stop, None]).add_(stages[-1]))
-        return stages
+    def logits(self, start: int, stop: int) -> Tensor:
+        """The logits behind CorNet of a block, (n, B)."""
+        return self.logits_per_block(start, stop, self.num_cornet_blocks)[-1]
 
-    def read_contexts(self) -> None:
-        """One pass over all labels per CorNet block: c_n = ELU(W1_n · σ(x_n) + b1_n)."""
-        for index, block in enumerate(self.cornet):
-            total = self.source.new_zeros(len(block.to_context), self.num_documents, dtype=self.dtype)  # (R, B)
-            for start, stop in self.blocks():
-                scores = self.squash(self.stages(start, stop, index)[index]).to(block.to_context.dtype)
-                total += product(block.to_context[:, start:stop], scores)
-            self.reduce(total)
-            self.contexts.append(nn.functional.elu(total.add_(block.context_bias[:, None])).t().contiguous())
-
-    def total_loss(self) -> Tensor:
-        """The loss summed over documents and labels, a scalar of type `sum_type`."""
-        total = torch.zeros((), dtype=sum_type(self.source.device), device=self.source.device)
-        for start, stop in self.blocks():
-            total += self.loss.value(self.stages(start, stop, len(self.cornet))[-1], self.positives.within(start))
-        self.reduce(total)
-        return total
-
-    def gradients(self, start: int, stop: int, stages: list[Tensor], last: int) -> list[Tensor]:
-        """Gradients with respect to x_N, x_{N-1} … x_last of a block, each (n, B): of the summed loss times `loss_scale`.
-
-        ``stages`` are the block's x₀ … x_N. Those of x_n need the gradients of all contexts from c_n on
-        (`read_context_gradients`).
-        """
-        found = [self.loss.gradient(stages[-1], self.positives.within(start)).mul_(self.loss_scale)]
-        for index in range(len(self.cornet) - 1, last - 1, -1):
-            to_context = self.cornet[index].to_context[:, start:stop]  # (R, n)
-            pulled = transposed_product(to_context, self.context_gradients[index].t().to(to_context.dtype)).to(self.dtype)
-            found.append(pulled.mul_(self.slope(self.squash(stages[index]))).add_(found[-1]))
-        return found
-
-    def read_context_gradients(self) -> None:
-        """One pass over all labels per CorNet block, from the last to the first."""
-        self.context_gradients = [None] * len(self.cornet)
-        for index in range(len(self.cornet) - 1, -1, -1):
-            block = self.cornet[index]
-            total = self.source.new_zeros(block.to_labels.shape[1], self.num_documents, dtype=self.dtype)  # (R, B)
-            for start, stop in self.blocks():
-                gradient = self.gradients(start, stop, self.stages(start, stop, len(self.cornet)), index + 1)[-1]
-                total += transposed_product(block.to_labels[start:stop], gradient.to(block.to_labels.dtype))
-            self.reduce(total)
-            context = self.contexts[index]  # ELU's slope is 1 above zero and ELU + 1 below
-            self.context_gradients[index] = total.t() * torch.where(context > 0, 1.0, context + 1.0)
-
-    def add_source_gradient(self, total: Tensor, start: int, stop: int, gradient: Tensor) -> None:
-        """Add what the gradient of a block's raw logits (n, B) means for the source, (B, d) or (B, L)."""
-        if self.head is None:
-            total[:, start:stop] += gradient.t()
-        else:
-            weight = self.head.weight[start:stop]
-            total += transposed_product(weight, gradient.to(weight.dtype)).t()
-
-    def rights(self) -> list[Tensor]:
-        """Right factors (B, d) of the gradients of all label matrices: of the head, then W2 and W1 of each CorNet block."""
-        factors = [self.source] if self.head is not None else []
-        for context, gradient in zip(self.contexts, self.context_gradients, strict=True):
-            factors += [context, gradient]
-        return factors
-
-    def lefts(self, stages: list[Tensor], gradients: list[Tensor]) -> list[Tensor]:
-        """Left factors (n, B) for a block, in the order of `rights`, of its x₀ … x_N and their gradients."""
-        factors = gradients[:1] if self.head is not None else []
-        for index in range(len(self.cornet)):
-            factors += [gradients[index + 1], self.squash(stages[index])]
-        return factors
-
-    def forget(self, start: int) -> None:
-        """Give back what was kept of a block, and the room that it took."""
-        stages = self._kept.pop(start, None)
-        if stages:
-            self._room += self._bytes_of(stages[0])
+    def release(self, start: int) -> None:
+        """Free the memory of a block's logits."""
+        logits = self.memory.pop(start, None)
+        if logits:
+            self._free_bytes += self._bytes_of(logits[0])
 
     def _bytes_of(self, logits: Tensor) -> int:
-        """Memory of all stages of a block."""
-        return (len(self.cornet) + 1) * logits.numel() * logits.element_size()
+        """Memory of x₀ … x_N of a block."""
+        return (self.num_cornet_blocks + 1) * logits.numel() * logits.element_size()
 
     def reduce(self, tensor: Tensor) -> None:
         """Add up a tensor over the processes that hold other labels, in place."""
         if self.settings.reduce is not None:
             self.settings.reduce(tensor)
 
+    # ---- passes over all labels ------------------------------------------------------------------------------------------
 
-def suitable_block_size(width: int, device_type: str) -> int:
-    """Labels scored at a time where no block size is given.
+    def compute_contexts(self) -> None:
+        """One pass per CorNet block: c_n = ELU(W1_n · σ(x_n) + b1_n)."""
+        for index, (weight, bias) in enumerate(self.layers.to_context):
+            total = torch.zeros(len(bias), self.num_documents, dtype=self.dtype, device=self.device)  # (R, B)
+            for start, stop in self.blocks():
+                scores = self.activation(self.logits_per_block(start, stop, index)[index]).to(weight.dtype)
+                total += product(weight[:, start:stop], scores)
+            self.reduce(total)
+            self.contexts.append(nn.functional.elu(total.add_(bias[:, None])).t().contiguous())
 
-    Args:
-        width: Largest width of a label's row, in head or CorNet.
-        device_type: ``cpu``, ``cuda`` …
-    """
-    numbers = BLOCK_NUMBERS["cpu" if device_type == "cpu" else "other"]
-    return max(64, numbers // max(1, width) // 64 * 64)
+    def total_loss(self) -> Tensor:
+        """The loss summed over documents and labels, a scalar of type `sum_type`."""
+        total = torch.zeros((), dtype=sum_type(self.device), device=self.device)
+        for start, stop in self.blocks():
+            total += self.loss.value(self.logits(start, stop), self.positives.within(start))
+        self.reduce(total)
+        return total
+
+    def compute_context_gradients(self) -> None:
+        """One pass per CorNet block, from the last to the first."""
+        self.context_gradients = [None] * self.num_cornet_blocks
+        for index in range(self.num_cornet_blocks - 1, -1, -1):
+            weight, context = self.layers.to_labels[index].weight, self.contexts[index]
+            total = torch.zeros(weight.shape[1], self.num_documents, dtype=self.dtype, device=self.device)  # (R, B)
+            for start, stop in self.blocks():
+                logits = self.logits_per_block(start, stop, self.num_cornet_blocks)
+                gradient = self.gradients(start, stop, logits, index + 1)[0]
+                total += transposed_product(weight[start:stop], gradient.to(weight.dtype))
+            self.reduce(total)
+            # ELU's slope is 1 above zero and ELU + 1 below.
+            self.context_gradients[index] = total.t() * torch.where(context > 0, 1.0, context + 1.0)
+
+    # ---- gradients of a block --------------------------------------------------------------------------------------------
+
+    def gradients(self, start: int, stop: int, logits: list[Tensor], first: int) -> list[Tensor]:
+        """Gradients of the summed loss times `loss_scale` with respect to x_first … x_N of a block, each (n, B).
+
+        ``logits`` are the block's x₀ … x_N. The gradient of x_n needs those of all contexts from c_n on
+        (`compute_context_gradients`).
+        """
+        gradients = [self.loss.gradient(logits[-1], self.positives.within(start)).mul_(self.loss_scale)]
+        for index in range(self.num_cornet_blocks - 1, first - 1, -1):
+            weight = self.layers.to_context[index].weight[:, start:stop]  # (R, n)
+            through_context = transposed_product(weight, self.context_gradients[index].t().to(weight.dtype)).to(self.dtype)
+            slope = self.slope(self.activation(logits[index]))
+            gradients.insert(0, through_context.mul_(slope).add_(gradients[0]))
+        return gradients
+
+    def input_factors(self) -> dict[str, Tensor]:
+        """By layer the right factor (B, d) of the gradient of its label rows, which is the same for all blocks."""
+        factors = dict.fromkeys(self.raw.layers, self.raw.source)
+        for index, (context, gradient) in enumerate(zip(self.contexts, self.context_gradients, strict=True)):
+            factors |= {f"cornet.blocks.{index}.to_labels": context, f"cornet.blocks.{index}.to_context": gradient}
+        return factors
+
+    def output_factors(self, logits: list[Tensor], gradients: list[Tensor]) -> dict[str, Tensor]:
+        """By layer the left factor (n, B) for a block, given its x₀ … x_N and their gradients."""
+        factors = dict.fromkeys(self.raw.layers, gradients[0])
+        for index in range(self.num_cornet_blocks):
+            factors[f"cornet.blocks.{index}.to_labels"] = gradients[index + 1]
+            factors[f"cornet.blocks.{index}.to_context"] = self.activation(logits[index])
+        return factors

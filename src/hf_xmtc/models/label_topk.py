@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from .label_losses import sum_type
 from .label_scorer import LabelScorer
 from .tracing import is_traced
 
@@ -50,7 +51,7 @@ def block_topk(scorer: LabelScorer, k: int) -> tuple[Tensor, Tensor, Tensor | No
     first few blocks these are few.
 
     Args:
-        scorer: Logits of the batch, its contexts read.
+        scorer: Logits of the batch.
         k: Labels per document; all of them where k exceeds L.
 
     Returns:
@@ -59,13 +60,20 @@ def block_topk(scorer: LabelScorer, k: int) -> tuple[Tensor, Tensor, Tensor | No
     Raises:
         ValueError: If k is less than 1.
     """
-    values = ids = loss = None
+    # Autocast would take single products to half precision.
+    with torch.autocast(scorer.device.type, enabled=False):
+        scorer.compute_contexts()
+        return _block_topk(scorer, k)
+
+
+def _block_topk(scorer: LabelScorer, k: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    values = ids = None
+    loss = torch.zeros((), dtype=sum_type(scorer.device), device=scorer.device) if scorer.positives is not None else None
     for start, stop in scorer.blocks():
-        logits = scorer.stages(start, stop, len(scorer.cornet))[-1]  # (n, B)
-        scorer.forget(start)
-        if scorer.positives is not None:
-            found_loss = scorer.loss.value(logits, scorer.positives.within(start))
-            loss = found_loss if loss is None else loss + found_loss
+        logits = scorer.logits(start, stop)  # (n, B)
+        scorer.release(start)
+        if loss is not None:
+            loss += scorer.loss.value(logits, scorer.positives.within(start))
         if values is None:
             values, ids = exact_topk(logits.t(), k)
             continue
@@ -77,14 +85,14 @@ def block_topk(scorer: LabelScorer, k: int) -> tuple[Tensor, Tensor, Tensor | No
             documents = (~(logits.amax(dim=0) <= values[:, -1])).nonzero()[:, 0]
             if not len(documents):
                 continue
-        found, places = exact_topk(logits[:, documents].t(), k)
+        block_values, places = exact_topk(logits[:, documents].t(), k)
         # Earlier blocks hold lower ids, so a tie by position is a tie by id.
-        merged, order = exact_topk(torch.cat([values[documents], found], dim=1), k)
-        merged_ids = torch.cat([ids[documents], places + start], dim=1).gather(1, order)
-        if merged.shape[1] == values.shape[1]:
-            values[documents], ids[documents] = merged, merged_ids
+        best, order = exact_topk(torch.cat([values[documents], block_values], dim=1), k)
+        best_ids = torch.cat([ids[documents], places + start], dim=1).gather(1, order)
+        if best.shape[1] == values.shape[1]:
+            values[documents], ids[documents] = best, best_ids
         else:
-            values, ids = merged, merged_ids
+            values, ids = best, best_ids
     if loss is not None:
         scorer.reduce(loss)
     return values, ids, loss

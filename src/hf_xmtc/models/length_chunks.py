@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from .aligned_words import AlignedWords
+from .aligned_tokens import AlignedWords
 
 __all__ = ["CHUNK_TOKENS", "chunk_borders", "embed_chunks", "read_in_chunks"]
 

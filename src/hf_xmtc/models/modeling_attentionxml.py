@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor
 
+from .attentionxml_head import DocumentStates, LabelAttentionHead
 from .configuration_attentionxml import AttentionXMLConfig
-from .label_attention import DocumentStates, LabelAttentionHead
 from .modeling_xmtc import XMTCOutput
 from .word_encoders import AlignedWords, BiLSTM, WordEmbedding, WordLevelModel
 
@@ -100,7 +100,7 @@ class AttentionXMLForXMTC(WordLevelModel):
         shown = None
         if output_hidden_states:
             shown = tuple(words.in_input_columns(layer) for layer in (embedded, documents.states))
-        output = self.score(documents, labels, top_k, hidden_states=shown)
+        output = self.compute_output(documents, labels, top_k, hidden_states=shown)
         if output_attentions:
             chosen = output.top_labels if attention_labels is None else attention_labels
             weights = self.label_head.attention_of(documents, chosen)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .aligned_words import AlignedWords, align_words
+from .aligned_tokens import AlignedWords, align_words
 from .backbones import build_backbone, load_backbone, number_of_segments, refuse_segments, run_backbone
 from .bertxml_encoder import BertXMLEncoder
 from .configuration_bertxml import BertXMLConfig
@@ -199,7 +199,7 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
         """
         requested = self.requested_outputs(output_attentions, output_hidden_states)
         features, states, attentions = self.encode(input_ids, attention_mask, token_type_ids, *requested)
-        output = self.score(self.dropout(features), labels, top_k, hidden_states=states, attentions=attentions)
+        output = self.compute_output(self.dropout(features), labels, top_k, hidden_states=states, attentions=attentions)
         return output if return_dict is not False else output.to_tuple()
 
     @classmethod

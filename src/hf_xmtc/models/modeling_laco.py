@@ -4,16 +4,16 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .candidates import LabelTerm, best_candidates, candidate_loss, log_scores, places_among
 from .configuration_laco import LACOConfig
-from .cooccurrence import ConditionalHead, PairHead, clcp_loss, plcp_loss
-from .cooccurrence_sampling import draw_given, draw_pairs, mix_seeds
-from .cross_attention import CrossAttention, CrossAttentionOutput
-from .document_cache import DocumentCache
-from .joint_model import JointModel, JointStates, refuse_no_tensor
-from .label_positives import mark_positives, positive_ids
-from .layer_weights import check_readable
+from .joint_document_cache import DocumentCache
+from .label_losses import mark_positives, positive_ids
+from .laco_candidates import LabelTerm, best_candidates, candidate_loss, log_scores, places_among
+from .laco_cooccurrence import ConditionalHead, PairHead, clcp_loss, draw_given, draw_pairs, plcp_loss
+from .laco_cross_attention import CrossAttention, CrossAttentionOutput
+from .linear_layers import check_readable
+from .modeling_joint import JointModel, JointStates, check_tensor
 from .modeling_xmtc import XMTCOutput
+from .seeded_random import mix_seeds
 
 __all__ = ["LACOForXMTC"]
 
@@ -131,7 +131,7 @@ class LACOForXMTC(JointModel):
         features = self.dropout(self.encode(states, candidate_ids))
         extra = {"hidden_states": states.hidden_states, "attentions": states.attentions}
         if candidate_ids is None:
-            output = self.score(features, labels, top_k, **extra)
+            output = self.compute_output(features, labels, top_k, **extra)
         else:
             output = self._score_candidates(features, states.labels, candidate_ids, candidate_votes, labels, top_k, extra)
         if self.training and labels is not None and self.config.auxiliary_task != "none":
@@ -235,8 +235,8 @@ class LACOForXMTC(JointModel):
             TypeError: If the pairs are no tensor.
         """
         self._refuse_without(self.pair_head, "plcp")
-        refuse_no_tensor("pairs", pairs, "(documents, pairs, 2)")
-        self.label_head.check_label_ids("A pair", pairs.flatten(1))
+        check_tensor("pairs", pairs, "(documents, pairs, 2)")
+        self.label_head.check_label_ids("pairs", pairs.flatten(1))
         states = self._states_of_labels(input_ids, attention_mask, candidate_ids, token_type_ids)
         return _probability(self.pair_head(states, _places(pairs.flatten(1), candidate_ids).view(pairs.shape)))
 
@@ -265,8 +265,8 @@ class LACOForXMTC(JointModel):
             TypeError: If what is known is no tensor.
         """
         self._refuse_without(self.conditional_head, "clcp")
-        refuse_no_tensor("given", given, "(documents, known labels)")
-        self.label_head.check_label_ids("What is known", given)
+        check_tensor("given", given, "(documents, known labels)")
+        self.label_head.check_label_ids("given", given)
         if not bool((given >= 0).any(dim=1).all()):
             raise ValueError("A document has no known label, and CLCP is always told one. Leave the document out.")
         states = self._states_of_labels(input_ids, attention_mask, candidate_ids, token_type_ids)
@@ -310,12 +310,12 @@ class LACOForXMTC(JointModel):
         """
         if self.cross_attention is None:
             return super().token_weights(input_ids, attention_mask, label_ids)
-        self.label_head.check_label_ids("What weights were asked for", label_ids)
+        self.label_head.check_label_ids("label_ids", label_ids)
         self._refuse_without_candidates(candidate_ids)
         states = self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids)
         found = self.attend(states, candidate_ids)
-        check_readable("A token's contribution", self.label_head.linear_head.weight)
-        rows = self.label_head.linear_head.weight[label_ids.clamp(min=0)] * (label_ids >= 0)[:, :, None]  # (B, S, H)
+        check_readable("A token's contribution", self.label_head.output.weight)
+        rows = self.label_head.output.weight[label_ids.clamp(min=0)] * (label_ids >= 0)[:, :, None]  # (B, S, H)
         added = (rows @ found.values.mT) * found.weights[:, None]  # (B, S, D)
         added = added[:, :, : states.words.ids.shape[1]] * states.words.read[:, None]
         return states.words.in_input_columns(added, dims=(2,))

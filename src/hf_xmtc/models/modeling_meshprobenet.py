@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_meshprobenet import MeSHProbeNetConfig
-from .layer_weights import check_readable
+from .linear_layers import check_readable
 from .modeling_xmtc import XMTCOutput
 from .word_encoders import BiLSTM, WordEmbedding, WordLevelModel
 
@@ -79,8 +79,8 @@ class MeSHProbeNetForXMTC(WordLevelModel):
         context of probe m. Without a bottleneck these add up to the logit less its bias; with one to its linear part. CorNet
         comes after it and is left out.
         """
-        check_readable("A token's contribution", self.label_head.linear_head.weight)
-        self.label_head.check_label_ids("What weights were asked for", label_ids)
+        check_readable("A token's contribution", self.label_head.output.weight)
+        self.label_head.check_label_ids("label_ids", label_ids)
         with torch.no_grad():
             words, states, _ = self.read_words(input_ids, attention_mask)
             contexts, weights = self.probes(states, words.read)  # (B, M, S), (B, M, T)
@@ -115,7 +115,7 @@ class MeSHProbeNetForXMTC(WordLevelModel):
         """
         requested = self.requested_outputs(output_attentions, output_hidden_states)
         features, states, attentions = self.encode(input_ids, attention_mask, *requested)
-        output = self.score(features, labels, top_k, hidden_states=states, attentions=attentions)
+        output = self.compute_output(features, labels, top_k, hidden_states=states, attentions=attentions)
         return output if return_dict is not False else output.to_tuple()
 
 

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_seqtag import SeqTagConfig
-from .joint_model import JointModel
-from .linear_chain_crf import LinearChainCRF
+from .modeling_joint import JointModel
 from .modeling_xmtc import XMTCOutput
-from .sequence_tag_head import SequenceTagHead
+from .seqtag_head import LinearChainCRF, SequenceTagHead
 
 __all__ = ["SeqTagForXMTC"]
 
@@ -46,13 +45,13 @@ class SeqTagForXMTC(JointModel):
         else:
             super()._init_weights(module)
 
-    def score(self, features: Any, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
+    def compute_output(self, features: Any, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
         """As in the base class, with the CRF's loss; ``features`` are the labels' states, (B, L, H)."""
         emissions = self.label_head.emissions(features)
         loss = self.label_head.loss(emissions, labels, self.config.loss_reduction) if labels is not None else None
         if loss is not None and top_k == 0:
             return XMTCOutput(loss=loss, **extra)
-        scored = super().score(emissions, None, top_k)
+        scored = super().compute_output(emissions, None, top_k)
         sets = self.label_head.best_set(emissions) if top_k else None
         return XMTCOutput(**{**scored, "loss": loss, "label_sets": sets, **extra})
 
@@ -95,7 +94,9 @@ class SeqTagForXMTC(JointModel):
         """
         requested = self.requested_outputs(output_attentions, output_hidden_states)
         states = self.read_jointly(input_ids, attention_mask, *requested, token_type_ids=token_type_ids)
-        output = self.score(states.labels, labels, top_k, hidden_states=states.hidden_states, attentions=states.attentions)
+        output = self.compute_output(
+            states.labels, labels, top_k, hidden_states=states.hidden_states, attentions=states.attentions
+        )
         return output if return_dict is not False else output.to_tuple()
 
 

@@ -135,7 +135,7 @@ class XMLCNNForXMTC(WordLevelModel):
             top_k: Return scores and ids of the best labels instead of logits of all.
             return_dict: False for a tuple.
         """
-        output = self.score(self.dropout(self.encode(input_ids, attention_mask)), labels, top_k)
+        output = self.compute_output(self.dropout(self.encode(input_ids, attention_mask)), labels, top_k)
         return output if return_dict is not False else output.to_tuple()
 
 

@@ -73,7 +73,7 @@ class XMLRNNForXMTC(WordLevelModel):
         """
         _, output_hidden_states = self.requested_outputs(None, output_hidden_states)
         features, states = self.encode(input_ids, attention_mask, output_hidden_states)
-        output = self.score(features, labels, top_k, hidden_states=states)
+        output = self.compute_output(features, labels, top_k, hidden_states=states)
         return output if return_dict is not False else output.to_tuple()
 
 

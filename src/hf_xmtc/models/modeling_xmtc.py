@@ -10,15 +10,14 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput, logging
 
-from .aligned_words import AlignedWords
+from .aligned_tokens import AlignedWords
 from .configuration_xmtc import XMTCConfig
 from .cornet import CorNet, CorNetBlock
-from .label_head import LabelHead
-from .label_head_base import BaseLabelHead
+from .label_block_loss import LabelMatrix, RowUpdate
+from .label_head import BaseLabelHead, LabelHead
 from .label_names import LabelNames
-from .label_rows import keep_rows
-from .label_scorer import LabelMatrix, RowUpdate
 from .length_chunks import embed_chunks, read_in_chunks
+from .linear_layers import copy_rows
 from .pipeline_xmtc import XMTCPipeline
 from .predicted_sets import PredictedSets
 from .tracing import is_traced
@@ -59,7 +58,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     """Base of all families: a family encodes documents, this class scores the labels.
 
     A family builds its encoder in ``__init__``, calls `build_label_scorer` (or `use_label_head` with a head of its own) and
-    `post_init`, and ends its ``forward`` in `score`.
+    `post_init`, and ends its ``forward`` in `compute_output`.
     """
 
     config_class = XMTCConfig
@@ -142,23 +141,20 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             bool(config.output_hidden_states if hidden_states is None else hidden_states),
         )
 
-    def score(self, features: Any, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
+    def compute_output(self, features: Any, labels: Tensor | None, top_k: int | None, **extra: Any) -> XMTCOutput:
         """Turn document features into an `XMTCOutput`.
 
         Args:
             features: The input of the label head; of a linear one (B, H).
             labels: Padded label ids (B, P) or a float multi-hot matrix (B, L).
-            top_k: Return the best ``top_k`` labels instead of all logits, without ever holding (B, L); 0 for the loss alone.
+            top_k: None returns the logits of all labels, k > 0 instead the best k labels without ever holding (B, L), and 0 only
+                the loss.
             extra: Further output fields.
         """
         head, reduction = self.label_head, self.config.loss_reduction
         loss = logits = top_scores = top_labels = None
         if top_k is None:
-            logits = head.logits(features, self.cornet)  # (B, L)
-            if labels is not None and head.shard is not None:
-                loss = head.loss(features, labels, reduction, self.cornet)
-            elif labels is not None:
-                loss = head.loss_of(logits, labels, reduction)
+            logits, loss = head.logits_and_loss(features, labels, reduction, self.cornet)
         elif labels is not None and (top_k == 0 or torch.is_grad_enabled()):
             loss = head.loss(features, labels, reduction, self.cornet)
             if top_k:
@@ -264,11 +260,6 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         Args:
             labels: The new labels in id order, or their number.
         """
-        if self.label_head.shard is not None:
-            raise ValueError(
-                f"The labels are spread over {self.label_head.shard.world_size} processes. Save the model and open it in one process "
-                "to change its label space."
-            )
         known, named = self.config.label_names, self.config.labels_digest is not None or not isinstance(labels, int)
         if isinstance(labels, int):
             count = labels
@@ -286,25 +277,25 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             )
         if count < 1:
             raise ValueError(f"{count} labels were given, but a model needs at least one.")
-        self.config.refuse_without_room(count)
-        kept_ids = torch.tensor(kept)
-        self.label_head.resize_labels(kept_ids)
+        self.config.check_num_labels(count)
+        old_ids = torch.tensor(kept)
+        self.label_head.resize_labels(old_ids)
         if self.cornet is not None:
-            self.cornet.resize_labels(kept_ids)
-        if not self.label_head.silence(kept_ids < 0) and self.cornet is not None:
-            self.cornet.silence(kept_ids < 0)
+            self.cornet.resize_labels(old_ids)
+        if not self.label_head.silence(old_ids < 0) and self.cornet is not None:
+            self.cornet.silence(old_ids < 0)
         if self.label_thresholds is not None:
             old = self.label_thresholds
             self.label_thresholds = old.new_full((count,), self.config.decision_threshold)
-            keep_rows(self.label_thresholds, old, kept_ids)
-        self.follow_labels(kept_ids)
+            copy_rows(self.label_thresholds, old, old_ids)
+        self.resize_family_labels(old_ids)
         self.config.forget_label_names()
         self.config.num_labels = count
         if named:
             self.config.label_names = labels
 
-    def follow_labels(self, kept_ids: Tensor) -> None:
-        """Change what else a family holds for each label; ``kept_ids`` has the old id of every new label, -1 for a new one."""
+    def resize_family_labels(self, old_ids: Tensor) -> None:
+        """Change what else a family holds for each label; ``old_ids`` has the old id of every new label, -1 for a new one."""
 
     def _initialize_weights(self, module: nn.Module, *is_custom_code: bool) -> None:
         # Of custom code the library leaves out modules whose own parameters are all loaded, and so those that have none, such as a
@@ -381,11 +372,8 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
 
     def save_pretrained(self, save_directory, *args, **kwargs) -> None:
         """Write weights, config, ``labels.json`` and the code that opens them, the pipeline included."""
-        if self.label_head.shard is not None and kwargs.get("state_dict") is None:
-            raise ValueError(
-                f"This process holds 1 of {self.label_head.shard.world_size} parts of the labels. Call full_state_dict(model) of "
-                "hf_xmtc.models.label_shard in all processes and give its result as state_dict=…; XMTCTrainer.save_model does both."
-            )
+        if kwargs.get("state_dict") is None:
+            self.label_head.check_complete()
         # transformers registers one auto class per model; both are named here, so that either opens the checkpoint.
         own_class = f"{type(self).__module__.rsplit('.', 1)[-1]}.{type(self).__name__}"
         auto_map = getattr(self.config, "auto_map", None) or {}

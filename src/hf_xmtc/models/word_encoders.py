@@ -8,9 +8,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .aligned_words import AlignedWords, align_words
+from .aligned_tokens import AlignedWords, align_words
 from .configuration_word_level import WordLevelConfig
-from .initial_weights import reset_linear
+from .linear_layers import reset_linear
 from .mixed_precision import in_autocast_type
 from .modeling_xmtc import XMTCPreTrainedModel
 from .tracing import is_traced

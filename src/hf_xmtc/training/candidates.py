@@ -9,9 +9,9 @@ from torch import Tensor
 from transformers import Trainer
 
 from hf_xmtc.metrics import ranking_report
-from hf_xmtc.models.candidates import best_candidates, log_scores, training_candidates
-from hf_xmtc.models.cooccurrence_sampling import mix_seeds
-from hf_xmtc.models.label_positives import positive_ids
+from hf_xmtc.models.label_losses import positive_ids
+from hf_xmtc.models.laco_candidates import best_candidates, log_scores, training_candidates
+from hf_xmtc.models.seeded_random import mix_seeds
 
 from .document_seeds import SEEDS
 

@@ -7,7 +7,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 
-from hf_xmtc.models.cooccurrence_sampling import mix_seeds
+from hf_xmtc.models.seeded_random import mix_seeds
 
 from .arguments import XMTCTrainingArguments
 

@@ -9,6 +9,8 @@ from transformers.utils import logging
 from hf_xmtc.metrics import inverse_propensity
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
+from .sharded_label_head import own_labels, shard_of
+
 __all__ = ["initialize_label_bias", "initialize_label_weights", "set_missing_label_weights"]
 
 logger = logging.get_logger(__name__)
@@ -43,7 +45,8 @@ def initialize_label_bias(
         _initialize_new_bias(model, label_counts, num_documents, label_ids)
         return
     prior = (np.asarray(label_counts, dtype=np.float64) + 0.5) / (num_documents + 1.0)
-    prior = prior.mean(keepdims=True) if len(head.label_bias) < len(prior[head.own_labels]) else prior[head.own_labels]
+    own = prior[own_labels(model)]
+    prior = prior.mean(keepdims=True) if len(head.label_bias) < len(own) else own
     head.label_bias.copy_(torch.from_numpy(np.log(prior / (1 - prior))))
     _initialize_auxiliary_bias(model, float(np.sum(label_counts)) / max(1, num_documents), num_documents)
 
@@ -90,7 +93,7 @@ def initialize_label_weights(
             f"label_loss={model.config.label_loss!r} puts no weights on labels. Build the model with label_loss='propensity_bce'."
         )
     weight_of_label = inverse_propensity(np.asarray(label_counts), num_documents, a=a, b=b)
-    weights.copy_(torch.from_numpy(weight_of_label[model.label_head.own_labels]))
+    weights.copy_(torch.from_numpy(weight_of_label[own_labels(model)]))
 
 
 @torch.no_grad()
@@ -105,11 +108,11 @@ def set_missing_label_weights(model: XMTCPreTrainedModel, weight_of_label: np.nd
     if weights is None:
         return
     head = model.label_head
-    found = torch.from_numpy(weight_of_label[head.own_labels]).to(weights)
+    found = torch.from_numpy(weight_of_label[own_labels(model)]).to(weights)
     # Of all labels, wherever they are: processes that share them must decide alike.
     counts = torch.stack([(weights == 0).sum(), ((weights - found).abs() > 1e-3 * found).sum()])
-    if head.shard is not None:
-        head.shard.reduce(counts)
+    if (shard := shard_of(model)) is not None:
+        shard.reduce(counts)
     missing, different = counts.tolist()
     if missing:
         if missing < head.num_labels:

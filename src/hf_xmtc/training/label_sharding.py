@@ -1,4 +1,4 @@
-"""Training with the labels spread over processes (`models/label_shard.py`): what `XMTCTrainer` does differently then."""
+"""Training with the labels spread over processes (`sharded_label_head.py`), as `XMTCTrainer` does it."""
 
 import glob
 import math
@@ -11,11 +11,11 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
-from hf_xmtc.models.label_shard import LabelShard, full_state_dict, label_dimensions, shard_labels
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments
 from .gradient_clipping import clip_sparse_and_dense
+from .sharded_label_head import LabelShard, full_state_dict, label_dimensions, shard_labels, shard_of
 
 __all__ = [
     "clip_sharded",
@@ -36,7 +36,7 @@ def spread_labels(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) -> No
     Raises:
         ValueError: If the model is sharded but the arguments are not for that.
     """
-    shard = model.label_head.shard
+    shard = shard_of(model)
     if shard is not None and not args.shard_labels:
         raise ValueError(
             f"The model's labels are spread over {shard.world_size} processes, but shard_labels=False. Set shard_labels=True, or "
@@ -60,7 +60,7 @@ def clip_sharded(model: XMTCPreTrainedModel, max_norm: float) -> Tensor:
     Returns:
         The norm before clipping.
     """
-    shard, sharded = model.label_head.shard, label_dimensions(model)
+    shard, sharded = shard_of(model), label_dimensions(model)
     own, replicated = [], []
     for name, parameter in model.named_parameters():
         (own if name in sharded else replicated).append(parameter)
@@ -78,7 +78,7 @@ def clip_sharded(model: XMTCPreTrainedModel, max_norm: float) -> Tensor:
 
 def num_parameters(model: XMTCPreTrainedModel) -> int:
     """Parameters of the whole model, also where this process holds only a part of them."""
-    shard = model.label_head.shard
+    shard = shard_of(model)
     dimensions = label_dimensions(model) if shard is not None else {}
     total = 0
     for name, parameter in model.named_parameters():
@@ -95,7 +95,7 @@ def gathered_weights(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) ->
 
     With sharded labels all processes have to call it.
     """
-    if model.label_head.shard is None:
+    if shard_of(model) is None:
         return None
     return full_state_dict(model, to_rank=None if args.save_on_each_node else 0)
 

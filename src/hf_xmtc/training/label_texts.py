@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hf_xmtc.models.joint_model import JointModel
+from hf_xmtc.models.modeling_joint import JointModel
 
 __all__ = ["LABEL_EMBEDDING_STARTS", "initialize_label_embedding"]
 

@@ -16,8 +16,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.optim.adamw import adamw
 
+from hf_xmtc.models.label_block_loss import LabelMatrix, RowUpdate
 from hf_xmtc.models.label_products import add_outer_product, product
-from hf_xmtc.models.label_scorer import LabelMatrix, RowUpdate
 
 __all__ = ["AdamUpdate", "GatheredUpdate", "LabelUpdate", "RowwiseUpdate", "SGDUpdate", "rowwise_step"]
 

@@ -11,11 +11,11 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from hf_xmtc.models.label_scorer import suitable_block_size
-from hf_xmtc.models.label_shard import label_dimensions
 
 from .arguments import XMTCTrainingArguments
 from .optimizer_options import sparse_embedding, trained_label_matrices
 from .option_refusals import refuse_unusable_with_model
+from .sharded_label_head import label_dimensions
 
 __all__ = ["MemoryEstimate", "estimate_memory"]
 
@@ -261,7 +261,7 @@ class _EncoderSizes:
 def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> float:
     documents, sizes = args.per_device_train_batch_size, _EncoderSizes.of(model.config)
     half = args.bf16 or args.fp16
-    counted = getattr(model.config, "activation_numbers_per_token", None)
+    counted = getattr(model.config, "activation_elements_per_token", None)
     if counted is not None:
         hidden = 1.5 * documents * num_tokens * counted  # half as much again for gradients on their way
         return (
@@ -290,7 +290,7 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
 
 def _numbers_beside_encoder(model: nn.Module, documents: int, num_tokens: int, device: str) -> int:
     """What a family whose encoder reads text and labels keeps and works on beside the encoder's layers."""
-    counted = getattr(model.config, "activation_numbers_beside_encoder", None)
+    counted = getattr(model.config, "activation_elements_beside_encoder", None)
     numbers = documents * counted(num_tokens) if counted is not None else 0
     if (attention := getattr(model, "cross_attention", None)) is not None:
         numbers += attention.working_bytes(documents, num_tokens, model.config.num_read_labels, device) // 4
@@ -327,7 +327,7 @@ def _evaluation_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens:
     beside = _numbers_beside_encoder(model, documents, num_tokens, args.device.type)
     # The families of words say themselves what they keep in training; more than that is not alive without gradients.
     num_tokens += getattr(model.config, "num_label_tokens", 0)
-    per_token = getattr(model.config, "activation_numbers_per_token", None) or 12 * sizes.width + 2 * sizes.inner
+    per_token = getattr(model.config, "activation_elements_per_token", None) or 12 * sizes.width + 2 * sizes.inner
     hidden = documents * num_tokens * per_token + beside
     if sizes.is_eager:
         hidden += 2 * documents * sizes.heads * num_tokens**2

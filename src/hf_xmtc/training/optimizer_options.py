@@ -10,13 +10,14 @@ from torch import nn
 from torch.optim import Optimizer
 from transformers.utils import logging
 
-from hf_xmtc.models.label_scorer import LabelMatrix, RowUpdate
+from hf_xmtc.models.label_block_loss import LabelMatrix, RowUpdate
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import SGD_LEARNING_RATE, XMTCTrainingArguments
 from .label_updates import AdamUpdate, GatheredUpdate, LabelUpdate, RowwiseUpdate, SGDUpdate
 from .layer_rates import layer_learning_rates, with_layer_rates
 from .optimizers import CompositeOptimizer, InBackwardOptimizer, LazyAdam, RowwiseAdam, UncorrectedEpsilonAdam
+from .sharded_label_head import shard_of
 
 __all__ = [
     "build_optimizer",
@@ -119,7 +120,7 @@ def build_optimizer(
     if args.updates_in_backward and matrices:
         updates = _make_updates(model, args, matrices)
         parts["labels"] = InBackwardOptimizer(updates)
-        if args.world_size > 1 and model.label_head.shard is None:
+        if args.world_size > 1 and shard_of(model) is None:
             updates = {name: GatheredUpdate(update) for name, update in updates.items()}
     elif matrices:
         parts["labels"] = RowwiseAdam(
@@ -206,7 +207,7 @@ def prepared_for_training(model: XMTCPreTrainedModel, args: XMTCTrainingArgument
     """
     matrices = trained_label_matrices(model, args) if args.updates_in_backward else {}
     embedding = sparse_embedding(model, args)
-    replicated = bool(matrices) and args.world_size > 1 and model.label_head.shard is None
+    replicated = bool(matrices) and args.world_size > 1 and shard_of(model) is None
     if matrices and (args.max_grad_norm or 0) > 0 and args.should_log:
         clipping = (
             "adaptive_gradient_clipping=True" if args.adaptive_gradient_clipping else f"max_grad_norm={args.max_grad_norm}"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer, SparseAdam
 
-from hf_xmtc.models.label_scorer import LabelMatrix
+from hf_xmtc.models.label_block_loss import LabelMatrix
 
 from .label_updates import LabelUpdate, rowwise_step
 

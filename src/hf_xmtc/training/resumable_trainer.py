@@ -34,6 +34,7 @@ from .finite_trainer import FiniteTrainer
 from .gradient_clipping import AdaptiveGradientClipping
 from .label_sharding import gathered_weights, optimizer_folder, refuse_other_processes, save_optimizer_part
 from .option_refusals import refuse_other_labels, refuse_other_optimizer
+from .sharded_label_head import shard_of
 from .weight_averaging import WeightAveraging
 
 __all__ = ["ResumableTrainer"]
@@ -213,17 +214,17 @@ class ResumableTrainer(FiniteTrainer):
             file.write(json_text(public_arguments(self.args), indent=2, sort_keys=True))
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        if self.model.label_head.shard is None:
+        if (shard := shard_of(self.model)) is None:
             super()._save_optimizer_and_scheduler(output_dir)
         else:
-            save_optimizer_part(self.optimizer, self.lr_scheduler, output_dir, self.model.label_head.shard)
+            save_optimizer_part(self.optimizer, self.lr_scheduler, output_dir, shard)
 
     # ---- reading ---------------------------------------------------------------------------------------------------------
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         refuse_other_labels(resume_from_checkpoint, self.model)
         refuse_other_optimizer(os.path.join(resume_from_checkpoint, ARGUMENTS_FILE), self.args)
-        refuse_other_processes(resume_from_checkpoint, self.model.label_head.shard)
+        refuse_other_processes(resume_from_checkpoint, shard_of(self.model))
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if self.averaging is not None:
             self.averaging.load(resume_from_checkpoint)
@@ -232,7 +233,7 @@ class ResumableTrainer(FiniteTrainer):
             self.adaptive_clipping.load_state_dict(read_json_object(path))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint and optimizer_folder(checkpoint, self.model.label_head.shard))
+        super()._load_optimizer_and_scheduler(checkpoint and optimizer_folder(checkpoint, shard_of(self.model)))
 
     def _init_training_state(self, *args: Any, **kwargs: Any):
         # The Trainer looks for the best checkpoint under the name of the folder at that time, and warns.

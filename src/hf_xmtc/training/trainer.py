@@ -20,10 +20,7 @@ from .document_order import LengthBucketedSampler, ShuffledSampler, document_len
 from .document_seeds import SEEDS
 from .evaluation import Evaluation, of_one_width, tuned_thresholds
 from .gradient_clipping import clip_sparse_and_dense
-from .label_sharding import (
-    clip_sharded,
-    spread_labels,
-)
+from .label_sharding import clip_sharded, spread_labels
 from .optimizer_options import build_optimizer, prepared_for_training
 from .option_refusals import (
     label_options,
@@ -32,6 +29,7 @@ from .option_refusals import (
 )
 from .own_functions import named_loss, refuse_unusable_functions
 from .resumable_trainer import ResumableTrainer
+from .sharded_label_head import shard_of
 from .trainer_inputs import every_document_in_order, refuse_if_no_batch_is_full, set_up_model, tokenized
 
 __all__ = ["XMTCTrainer"]
@@ -280,7 +278,7 @@ class XMTCTrainer(ResumableTrainer):
         return super()._get_grad_norm(model, self._clip_to(model, float("inf")) if grad_norm is None else grad_norm)
 
     def _clip_to(self, model: nn.Module, norm: float):
-        if self.model.label_head.shard is not None:
+        if shard_of(self.model) is not None:
             return clip_sharded(self.model, norm)
         if not self.args.sparse_embeddings:
             return self.accelerator.clip_grad_norm_(model.parameters(), norm)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from models import label_shards
-from models.label_shards import CASES, DOCUMENTS, NUM_LABELS, SHORTLIST_WIDTHS, LinearModel, documents, make_model
+from training import label_shards
+from training.label_shards import CANDIDATE_WIDTHS, CASES, DOCUMENTS, NUM_LABELS, LinearModel, documents, make_model
 from two_processes import TORCHRUN, run_script
 
 FIRST_LABELS = [slice(0, 5), slice(5, NUM_LABELS)]
@@ -55,14 +55,14 @@ def test_loss_and_gradients_are_those_of_one_process(found, case):
 @pytest.mark.parametrize("blocks", [0, 2])
 def test_every_process_gets_the_predictions_for_its_documents(found, blocks):
     hidden, labels = documents()
-    expected = label_shards.predict(label_shards.with_ties(make_model(blocks)), hidden, labels, label_shards.shortlists())
+    expected = label_shards.predict(label_shards.with_ties(make_model(blocks)), hidden, labels, label_shards.candidates())
     if not blocks:
         assert expected["few_labels"].tolist() == [[2, 4, 6]] * 8  # of four that are equal those with the lowest ids
     for rank, result in enumerate(found):
         for name, value in result[f"predictions {blocks}"].items():
             wanted = expected[name] if "loss" in name else expected[name][DOCUMENTS[rank]]
-            if name in ("shortlist", "refined"):
-                wanted = wanted[:, : SHORTLIST_WIDTHS[rank]]
+            if name in ("candidates", "refined"):
+                wanted = wanted[:, : CANDIDATE_WIDTHS[rank]]
             torch.testing.assert_close(value, wanted, rtol=0, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}")
 
 

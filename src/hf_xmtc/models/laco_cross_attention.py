@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .block_sizes import labels_of_a_block
+from .label_scorer import suitable_block_size
 from .tracing import is_traced
 
 __all__ = ["CrossAttention", "CrossAttentionOutput"]
@@ -88,7 +88,7 @@ class CrossAttention(nn.Module):
     def working_bytes(self, num_documents: int, num_tokens: int, num_labels: int, device: str) -> int:
         """Memory of the answers that are alive at a time, on a device of a type such as ``cpu``."""
         of_label = num_documents * num_tokens * self.conv.out_channels
-        return 4 * of_label * min(num_labels, labels_of_a_block(of_label, device))
+        return 4 * of_label * min(num_labels, suitable_block_size(of_label, device))
 
     def _strongest_answer(self, similarity: Tensor, is_label: Tensor | None) -> Tensor:
         """The maximum of the filters' answers over labels and filters, (B, D), for ``similarity`` (B, D, L)."""
@@ -118,7 +118,7 @@ class CrossAttention(nn.Module):
         num_labels = padded.shape[2] - labels_spanned + 1
         block = num_labels
         if not is_traced():
-            block = labels_of_a_block(num_documents * num_tokens * self.conv.out_channels, padded.device.type)
+            block = suitable_block_size(num_documents * num_tokens * self.conv.out_channels, padded.device.type)
         found = []
         for start in range(0, num_labels, block):
             stop = min(start + block, num_labels)

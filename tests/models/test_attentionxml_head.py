@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hf_xmtc.models.attentionxml_head import DocumentStates, LabelAttentionHead, attend
 from hf_xmtc.models.cornet import CorNet
-from hf_xmtc.models.label_attention import DocumentStates, LabelAttentionHead, attend
 from models.golden import assert_close, load_golden
 
 NUM_LABELS, NUM_TOKENS, WIDTH = 11, 6, 4
@@ -113,7 +113,7 @@ def test_what_is_frozen_gets_no_gradient_and_the_rest_the_same(frozen):
         torch.testing.assert_close(kept, blocks)
 
 
-def test_shortlists_and_best_labels_are_those_of_all_logits():
+def test_candidates_and_best_labels_are_those_of_all_logits():
     (head, cornet), hidden = build(2, memory_mib=0, block_size=4), documents()
     ids = torch.tensor([[0, 10], [4, -100], [9, 1], [2, 3]])
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """`LabelAttentionHead`: every label reads the document by an attention of its own; AttentionXML's output layers.
 
-Attention of all labels over all tokens is documents × labels × tokens numbers, far more than anything else. Here it exists for a
+Attention of all labels over all tokens is documents × labels × tokens elements, far more than anything else. Here it exists for a
 block of labels at a time, in training too: the backward pass computes each block again.
 """
 
@@ -11,18 +11,17 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .block_sizes import labels_of_a_block
-from .initial_weights import reset_linear
-from .label_head_base import BaseLabelHead
-from .label_rows import keep_rows
-from .label_scorer import LabelMatrix, LinearHead, RowUpdate
+from .label_block_loss import LabelMatrix, RowUpdate
+from .label_head import BaseLabelHead
+from .label_scorer import suitable_block_size
+from .linear_layers import copy_rows, reset_linear, resized_linear
 from .tracing import is_traced
 
 __all__ = ["DocumentStates", "LabelAttentionHead", "attend"]
 
 
 class DocumentStates(NamedTuple):
-    """What a label attends to.
+    """The tokens that labels attend to.
 
     Attributes:
         states: One vector per token, (B, T, D).
@@ -49,8 +48,8 @@ class LabelAttentionHead(BaseLabelHead):
     """Logit of label j: layers that all labels share, on the mean m_j of the document's states by the attention of label j.
 
     Raw logits (B, L) are held, attention (B, L, T) and what comes of it only for a block of labels, unless they fit into
-    ``memory_mib`` and are kept for the backward pass. The first layer is linear in m_j, so all tokens are taken through it before
-    the labels read them: W · m_j = Σ_t α_tj (W · h_t). That is T products in the place of L, and m_j is never formed.
+    ``memory_mib`` and are held for the backward pass. The first layer is linear in m_j, so all tokens are taken through it before
+    the labels read them: W · m_j = Σ_t α_tj (W · h_t). That is T products instead of L, and m_j is never formed.
 
     Args:
         state_size: Width D of the states.
@@ -58,11 +57,11 @@ class LabelAttentionHead(BaseLabelHead):
         linear_sizes: Widths of the shared ReLU layers in front of the last, shared linear score.
         label_bias: Add a number of its own to the logit of each label.
         block_size: Labels that attend at a time, None for what suits the device.
-        memory_mib: Attention of all labels is kept in training if it fits into this; CorNet's logits as in `BaseLabelHead`.
+        memory_mib: Attention of all labels is held in training if it fits into this; CorNet's logits as in `BaseLabelHead`.
         loss: As for `BaseLabelHead`.
         loss_settings: Arguments of the loss.
 
-    Source: AttentionXML, equations 4 to 6. That the layers have biases is in the authors' code alone; a bias per label is in neither.
+    Source: AttentionXML, equations 4 to 6. That the layers have biases is only in the authors' code; a bias per label is in neither.
     """
 
     def __init__(
@@ -95,13 +94,6 @@ class LabelAttentionHead(BaseLabelHead):
 
     # ---- logits ----------------------------------------------------------------------------------------------------------
 
-    def source(self, hidden: DocumentStates) -> Tensor:
-        return self.raw_logits(hidden)
-
-    @property
-    def linear_head(self) -> LinearHead | None:
-        return None
-
     @property
     def label_bias(self) -> nn.Parameter:
         return self.output.bias if self.bias is None else self.bias
@@ -115,7 +107,7 @@ class LabelAttentionHead(BaseLabelHead):
         values, weight, after = self._values(states), self.attention.weight, self._after_reading()
         if is_traced():
             return _logits(weight @ states.mT, read, values, after)
-        per_label = self._numbers(*read.shape)
+        per_label = self._elements(*read.shape)
         block_size = self._block_size(per_label)
         if not torch.is_grad_enabled():
             return torch.cat([_logits(block @ states.mT, read, values, after) for block in weight.split(block_size)], dim=1)
@@ -136,7 +128,7 @@ class LabelAttentionHead(BaseLabelHead):
         Raises:
             ValueError: If a label id is outside 0 … L-1.
         """
-        self.check_label_ids("What attention was asked for", label_ids)
+        self.check_label_ids("label_ids", label_ids)
         weights = attend(self.attention.weight[label_ids.clamp(min=0)] @ hidden.states.mT, hidden.read)
         return weights * (label_ids >= 0)[:, :, None]
 
@@ -155,7 +147,7 @@ class LabelAttentionHead(BaseLabelHead):
         return [first.bias, *(parameter for layer in others for parameter in (layer.weight, layer.bias))]
 
     def scoring_bytes(self, num_documents: int, num_tokens: int, gradients: bool) -> int:
-        per_label = self._numbers(num_documents, num_tokens)
+        per_label = self._elements(num_documents, num_tokens)
         if gradients and self._fits(per_label):
             attention = 2 * per_label * self.num_labels  # and the gradients on their way
         else:
@@ -164,36 +156,33 @@ class LabelAttentionHead(BaseLabelHead):
         logits = (2 if gradients else 1) * num_documents * self.num_labels
         return 4 * (attention + values + logits)
 
-    def _numbers(self, num_documents: int, num_tokens: int) -> int:
-        """Numbers that autograd keeps for one label: its scores and attention, and the layers behind them."""
+    def _elements(self, num_documents: int, num_tokens: int) -> int:
+        """Elements that autograd holds for one label: its scores and attention, and the layers behind them."""
         return num_documents * (2 * num_tokens + 2 * sum(layer.out_features for layer in self._layers))
 
-    def _fits(self, numbers_per_label: int) -> bool:
-        return 4 * numbers_per_label * self.num_labels <= self.memory_mib * 2**20
+    def _fits(self, elements_per_label: int) -> bool:
+        return 4 * elements_per_label * self.num_labels <= self.memory_mib * 2**20
 
-    def _block_size(self, numbers_per_label: int) -> int:
-        return self.block_size or labels_of_a_block(numbers_per_label, self.attention.weight.device.type)
+    def _block_size(self, elements_per_label: int) -> int:
+        return self.block_size or suitable_block_size(elements_per_label, self.attention.weight.device.type)
 
     # ---- labels ----------------------------------------------------------------------------------------------------------
 
     def matrices(self) -> dict[str, LabelMatrix]:
         return {"attention": LabelMatrix(self.attention.weight, None, [self.attention.weight])}
 
-    def resize_labels(self, kept_ids: Tensor) -> None:
-        super().resize_labels(kept_ids)
-        old, device, dtype = self.attention, self.attention.weight.device, self.attention.weight.dtype
-        self.attention = _Weights(old.in_features, len(kept_ids), bias=False, device=device, dtype=dtype)
-        reset_linear(self.attention)
-        keep_rows(self.attention.weight, old.weight, kept_ids)
+    def resize_labels(self, old_ids: Tensor) -> None:
+        super().resize_labels(old_ids)
+        self.attention = resized_linear(self.attention, old_ids)
         if self.bias is not None:
-            old_bias, self.bias = self.bias, nn.Parameter(self.bias.new_zeros(len(kept_ids)))
-            keep_rows(self.bias, old_bias, kept_ids)
+            old_bias, self.bias = self.bias, nn.Parameter(self.bias.new_zeros(len(old_ids)))
+            copy_rows(self.bias, old_bias, old_ids)
 
 
 class _Weights(nn.Linear):
     """A linear layer whose weights are read and which is never called.
 
-    A class of its own, because what quantizes a model puts int8 layers, whose weights cannot be read, in place of `nn.Linear`.
+    A class of its own, because quantization replaces every `nn.Linear` by a layer whose weights cannot be read.
     """
 
 
@@ -251,8 +240,8 @@ class _BlockAttention(torch.autograd.Function):
         needs_states, _, needs_values, needs_weight, *needs_after = ctx.needs_input_grad[2:]
         rest = [tensor.detach().requires_grad_(needed) for tensor, needed in zip(after, needs_after, strict=True)]
         values = values.detach().requires_grad_(needs_values)
-        wanted = [tensor for tensor in (values, *rest) if tensor.requires_grad]
-        totals = [torch.zeros_like(tensor) for tensor in wanted]
+        inputs = [tensor for tensor in (values, *rest) if tensor.requires_grad]
+        totals = [torch.zeros_like(tensor) for tensor in inputs]
         of_states = torch.zeros_like(states) if needs_states else None
         of_weight = torch.empty_like(weight) if needs_weight and ctx.update is None else None
         rows = states.flatten(0, 1)  # (B · T, D)
@@ -264,9 +253,9 @@ class _BlockAttention(torch.autograd.Function):
                 with torch.enable_grad():
                     logits = _logits(scores, read, values, rest)
                 gradient = grad_output[:, start:stop].to(logits.dtype)
-                of_scores, *others = torch.autograd.grad(logits, [scores, *wanted], gradient)
-            for total, found in zip(totals, others, strict=True):
-                total += found
+                of_scores, *others = torch.autograd.grad(logits, [scores, *inputs], gradient)
+            for total, share in zip(totals, others, strict=True):
+                total += share
             of_scores = of_scores.to(states.dtype)
             if needs_states:
                 of_states.baddbmm_(of_scores.mT, block.to(states.dtype).expand(len(states), -1, -1))
@@ -276,7 +265,7 @@ class _BlockAttention(torch.autograd.Function):
                     ctx.update(start, stop, left, rows)
                 else:
                     torch.mm(left.to(weight.dtype), rows.to(weight.dtype), out=of_weight[start:stop])
-        found = iter(totals)
-        of_values = next(found) if needs_values else None
-        of_after = [next(found) if needed else None for needed in needs_after]
+        gradients = iter(totals)
+        of_values = next(gradients) if needs_values else None
+        of_after = [next(gradients) if needed else None for needed in needs_after]
         return None, None, of_states, None, of_values, of_weight, *of_after

@@ -1,4 +1,4 @@
-"""The labels of a model spread over processes: each holds the rows of its own labels and scores the documents of all.
+"""`ShardedLabelHead`: the labels of a model spread over processes; each holds its own rows and scores the documents of all.
 
 These are plain collectives on plain tensors and not DTensor: the rows are changed in place, block by block, in the middle of a
 backward pass, and the loss is an autograd function on local rows, so a DTensor would be unwrapped wherever it is used.
@@ -8,7 +8,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-__all__ = ["LabelShard", "full_state_dict", "label_dimensions", "shard_labels"]
+from hf_xmtc.models.cornet import CorNet
+from hf_xmtc.models.label_block_loss import block_loss
+from hf_xmtc.models.label_head import LabelHead, loss_divisor
+from hf_xmtc.models.label_scorer import BlockSettings, LabelLayers
+from hf_xmtc.models.label_topk import block_topk, exact_topk
+
+__all__ = ["LabelShard", "ShardedLabelHead", "full_state_dict", "label_dimensions", "own_labels", "shard_labels", "shard_of"]
 
 
 class LabelShard:
@@ -78,7 +84,7 @@ class LabelShard:
         return _JoinedFeatures.apply(features, self, counts, own), label_ids, own
 
     def split(self, tensor: Tensor, widths: list[int], own: slice) -> Tensor:
-        """Send the columns that each process has found for all documents to the processes of these documents.
+        """Send the columns that each process has computed for all documents to the processes of these documents.
 
         Args:
             tensor: (B, n), n being this process's entry of ``widths``.
@@ -116,10 +122,99 @@ class _JoinedFeatures(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        # Every process needs the sum for its own documents alone, but not every backend scatters sums, and this is a small matrix.
+        # Every process needs the sum only for its own documents, but not every backend scatters sums, and this is a small matrix.
         total = gradient.clone(memory_format=torch.contiguous_format)
         ctx.shard.reduce(total)
         return total[ctx.own] * ctx.shard.world_size, None, None, None
+
+
+class ShardedLabelHead(LabelHead):
+    """A `LabelHead` whose matrices, and those of CorNet, hold only the rows of this process's labels; `shard_labels` makes it.
+
+    It takes and returns each process's own documents, as a whole head does, but its loss is that of all processes' documents.
+    """
+
+    shard: LabelShard
+
+    def logits(self, hidden: Tensor, cornet: CorNet | None = None) -> Tensor:
+        self._check_no_gradient("the logits of all labels")
+        with torch.no_grad():
+            features, _, own = self.shard.join(self.features(hidden))
+            scorer = self._scorer(self._linear_logits(features), cornet)
+            scorer.compute_contexts()
+            blocks = [scorer.logits(start, stop) for start, stop in scorer.blocks()]
+            return self.shard.split(torch.cat(blocks).t(), self.shard.sizes, own)
+
+    def logits_and_loss(
+        self, hidden: Tensor, labels: Tensor | None, reduction: str = "mean", cornet: CorNet | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        logits = self.logits(hidden, cornet)
+        return logits, self.loss(hidden, labels, reduction, cornet) if labels is not None else None
+
+    def loss(self, hidden: Tensor, labels: Tensor, reduction: str = "mean", cornet: CorNet | None = None) -> Tensor:
+        features = self.features(hidden)
+        features, positives, _ = self.shard.join(features, self._positives(labels, len(features)))
+        layers, settings = LabelLayers.of(self._linear_logits(features), cornet), self._block_settings()
+        total = block_loss(layers, settings, self.label_loss, positives, self.positive_weight, self.updates)
+        return total / loss_divisor(len(positives), self.num_labels, reduction)
+
+    @torch.no_grad()
+    def topk_and_loss(
+        self, hidden: Tensor, k: int, labels: Tensor | None = None, reduction: str = "mean", cornet: CorNet | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        features = self.features(hidden)
+        positives = self._positives(labels, len(features)) if labels is not None else None
+        features, positives, own = self.shard.join(features, positives)
+        scorer = self._scorer(self._linear_logits(features), cornet, positives)
+        logits, label_ids, loss = block_topk(scorer, k)
+        if loss is not None:
+            loss = loss.to(scorer.dtype) / loss_divisor(len(features), self.num_labels, reduction)
+        widths = [min(k, size) for size in self.shard.sizes]
+        logits = self.shard.split(logits, widths, own)
+        label_ids = self.shard.split(label_ids + self.shard.start, widths, own)
+        # Lower ranks hold lower ids, so a tie by position is a tie by id.
+        logits, places = exact_topk(logits, k)
+        return logits.sigmoid(), label_ids.gather(1, places), loss
+
+    def scores_for(self, hidden: Tensor, label_ids: Tensor, cornet: CorNet | None = None) -> Tensor:
+        self._check_no_gradient("the scores of candidates")
+        self.check_label_ids("label_ids", label_ids)
+        with torch.no_grad():
+            features, joined_ids, own = self.shard.join(self.features(hidden), label_ids)
+            # Scores are 0 for labels of other processes.
+            scores = self._scores_of(self._logits_of(features, joined_ids.clamp(min=0)), joined_ids, cornet)
+            self.shard.reduce(scores)
+        return scores[own, : label_ids.shape[1]]
+
+    def resize_labels(self, old_ids: Tensor) -> None:
+        raise ValueError(
+            f"The labels are spread over {self.shard.world_size} processes. Save the model and open it in one process to change its "
+            "label space."
+        )
+
+    def check_complete(self) -> None:
+        raise ValueError(
+            f"This process holds 1 of {self.shard.world_size} parts of the labels. Call full_state_dict(model) of "
+            "hf_xmtc.training.sharded_label_head in all processes and give its result as state_dict=…; XMTCTrainer.save_model does both."
+        )
+
+    def _block_settings(self) -> BlockSettings:
+        return BlockSettings(self.block_size, self.memory_mib, self.shard.reduce)
+
+    def _check_no_gradient(self, output: str) -> None:
+        if torch.is_grad_enabled():
+            self._refuse_gradient(output, "are spread over processes")
+
+
+def shard_of(model: nn.Module) -> LabelShard | None:
+    """This process's part of the labels, None where it holds them all."""
+    return getattr(model.label_head, "shard", None)
+
+
+def own_labels(model: nn.Module) -> slice:
+    """The labels whose rows this process holds."""
+    shard = shard_of(model)
+    return slice(None) if shard is None else slice(shard.start, shard.stop)
 
 
 def label_dimensions(model: nn.Module) -> dict[str, int]:
@@ -155,13 +250,13 @@ def shard_labels(model: nn.Module, group: dist.ProcessGroup | None = None) -> La
     Raises:
         ValueError: If the model is sharded already, has fewer labels than there are processes, or labels that read tokens.
     """
-    head = model.label_head
-    if head.shard is not None:
+    head, shard = model.label_head, shard_of(model)
+    if shard is not None:
         raise ValueError(
-            f"The model's labels are spread over {head.shard.world_size} processes already. Open or build the whole model again "
-            "to spread it anew."
+            f"The model's labels are spread over {shard.world_size} processes already. Open or build the whole model again to spread "
+            "it anew."
         )
-    if head.linear_head is None:
+    if not isinstance(head, LabelHead):
         raise ValueError(
             f"The labels of {type(model).__name__} cannot be spread over processes: every label reads all tokens of the documents, "
             "which each process has for its own ones only. Train without shard_labels (memory is bounded by label blocks anyway)."
@@ -177,13 +272,14 @@ def shard_labels(model: nn.Module, group: dist.ProcessGroup | None = None) -> La
     # The way that torch's own sharded embeddings take; it has no public one.
     nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, list(names))
     model.register_load_state_dict_pre_hook(_take_own_part)
-    head.shard = shard
+    # The same module with the same parameters, as torch's fully_shard changes a class too.
+    head.__class__, head.shard = ShardedLabelHead, shard
     return shard
 
 
 def _take_own_part(model: nn.Module, state: dict[str, Tensor], prefix: str, *_) -> None:
     """Let `load_state_dict` of a sharded model read the weights of a whole one too."""
-    shard = model.label_head.shard
+    shard = shard_of(model)
     for name, dim in label_dimensions(model).items():
         tensor = state.get(prefix + name)
         if tensor is not None and tensor.shape[dim] == shard.num_labels:
@@ -203,16 +299,16 @@ def full_state_dict(model: nn.Module, to_rank: int | None = None) -> dict[str, T
         model: A model, sharded or not.
         to_rank: The process of the group that gets it (None is returned in the others), by default all.
     """
-    shard, state = model.label_head.shard, model.state_dict()
+    shard, state = shard_of(model), model.state_dict()
     dimensions = label_dimensions(model) if shard is not None else {}
-    wanted = shard is None or to_rank in (None, shard.rank)
+    is_receiver = shard is None or to_rank in (None, shard.rank)
     for name, tensor in state.items():
         if name in dimensions:
             dim = dimensions[name]
             rows = tensor.movedim(dim, 0).reshape(shard.stop - shard.start, -1)
             parts = shard.gather(rows, [(size, rows.shape[1]) for size in shard.sizes], to_rank)
-            if wanted:
+            if is_receiver:
                 rest = [*tensor.shape[:dim], *tensor.shape[dim + 1 :]]
                 tensor = torch.cat(parts).reshape(shard.num_labels, *rest).movedim(0, dim).contiguous()
-        state[name] = tensor.cpu() if wanted else None
-    return state if wanted else None
+        state[name] = tensor.cpu() if is_receiver else None
+    return state if is_receiver else None

@@ -1,4 +1,4 @@
-"""What two processes that share the labels of a model compute; run under torchrun by `test_label_shard.py`.
+"""What two processes that share the labels of a model compute; run under torchrun by `test_sharded_label_head.py`.
 
 Each process takes its own documents of `documents`, and writes what it gets into ``<folder>/<rank>.pt``.
 """
@@ -12,14 +12,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
-from hf_xmtc.models.label_shard import LabelShard, full_state_dict, shard_labels
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.training.sharded_label_head import LabelShard, full_state_dict, shard_labels
 from two_processes import leave
 
 NUM_LABELS = 11  # 5 in the first process, 6 in the second
 DOCUMENTS = [slice(0, 3), slice(3, 8)]  # of each process
 WIDTHS = [2, 4]  # of each process's labels
-SHORTLIST_WIDTHS = [5, 3]
+CANDIDATE_WIDTHS = [5, 3]
 LOSSES = {"bce": {}, "propensity_bce": {}, "asymmetric": {"gamma_positive": 1.0, "gamma_negative": 2.0, "margin": 0.1}}
 # Blocks of CorNet, loss, logits kept for the next pass or computed again, precision.
 CASES = list(itertools.product((0, 2), LOSSES, ("kept", "recomputed"), (torch.float64, torch.float32)))
@@ -35,7 +35,7 @@ class LinearModel(XMTCPreTrainedModel):
         self.post_init()
 
     def forward(self, hidden: Tensor, labels: Tensor | None = None, top_k: int | None = None):
-        return self.score(self.encoder(hidden), labels, top_k)
+        return self.compute_output(self.encoder(hidden), labels, top_k)
 
 
 class Descent:
@@ -90,7 +90,7 @@ def documents(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
     return hidden, torch.tensor([row + [-100] * (4 - len(row)) for row in labels])
 
 
-def shortlists() -> Tensor:
+def candidates() -> Tensor:
     """(8, 5); those of the last five documents have at most three labels."""
     rows = [
         [0, 5, 10, -100, 4],
@@ -134,7 +134,7 @@ def predict(model: LinearModel, hidden: Tensor, labels: Tensor, ids: Tensor) -> 
             "many_labels": many.top_labels,
             "logits": every.logits,
             "loss": every.loss,
-            "shortlist": model.label_head.scores_for(features, ids),
+            "candidates": model.label_head.scores_for(features, ids),
             "refined": model.label_head.scores_for(features, ids, model.cornet),
         }
 
@@ -177,7 +177,7 @@ def main(folder: Path) -> None:
         model = with_ties(make_model(blocks))
         shard_labels(model)
         found[f"predictions {blocks}"] = predict(
-            model, hidden, labels[:, :width], shortlists()[mine, : SHORTLIST_WIDTHS[rank]]
+            model, hidden, labels[:, :width], candidates()[mine, : CANDIDATE_WIDTHS[rank]]
         )
         model = make_model(blocks, "propensity_bce")
         shard_labels(model)

@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .aligned_words import AlignedWords, align_words
+from .aligned_tokens import AlignedWords, align_words
 from .backbones import build_backbone, load_backbone, number_of_segments, refuse_segments, run_backbone
 from .configuration_joint import JointConfig
-from .document_cache import DocumentCache, cache_argument
-from .label_rows import keep_rows
+from .joint_document_cache import DocumentCache, cache_argument
+from .linear_layers import copy_rows
 from .modeling_xmtc import XMTCPreTrainedModel
 from .tracing import is_traced
 
-__all__ = ["JointModel", "JointStates", "refuse_no_tensor"]
+__all__ = ["JointModel", "JointStates", "check_tensor"]
 
 
 class JointStates(NamedTuple):
@@ -162,7 +162,7 @@ class JointModel(XMTCPreTrainedModel):
         return self._joint_states(output, cache.words, candidate_ids)
 
     def _check_candidates(self, candidate_ids: Tensor, num_documents: int) -> None:
-        refuse_no_tensor("candidate_ids", candidate_ids, "(documents, candidates)")
+        check_tensor("candidate_ids", candidate_ids, "(documents, candidates)")
         if is_traced():
             raise ValueError(
                 "Candidates are checked against the labels, which cannot be exported. Export the model without them."
@@ -172,7 +172,7 @@ class JointModel(XMTCPreTrainedModel):
                 f"candidate_ids has the shape {tuple(candidate_ids.shape)}, but there are {num_documents} documents, each with at least one "
                 f"candidate: give ({num_documents}, candidates), padded with -100."
             )
-        self.label_head.check_label_ids("The candidates", candidate_ids)
+        self.label_head.check_label_ids("candidate_ids", candidate_ids)
         ids = candidate_ids.sort(dim=1).values
         twice = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] >= 0)
         if bool(twice.any()):
@@ -247,15 +247,15 @@ class JointModel(XMTCPreTrainedModel):
         return states.gather(1, source[:, :, None].expand(-1, -1, states.shape[-1])), columns <= lengths
 
     @torch.no_grad()
-    def follow_labels(self, kept_ids: Tensor) -> None:
+    def resize_family_labels(self, old_ids: Tensor) -> None:
         old = self.label_embedding
         if old is None:
             return
         self.label_embedding = nn.Embedding(
-            len(kept_ids), old.embedding_dim, device=old.weight.device, dtype=old.weight.dtype
+            len(old_ids), old.embedding_dim, device=old.weight.device, dtype=old.weight.dtype
         )
         self.label_embedding.weight.normal_(std=self.config.initializer_range)
-        keep_rows(self.label_embedding.weight, old.weight, kept_ids)
+        copy_rows(self.label_embedding.weight, old.weight, old_ids)
 
     @classmethod
     def from_backbone(
@@ -297,7 +297,7 @@ class JointModel(XMTCPreTrainedModel):
         self.backbone = backbone
 
 
-def refuse_no_tensor(name: str, label_ids: Any, shape: str) -> None:
+def check_tensor(name: str, label_ids: Any, shape: str) -> None:
     """Refuse label names or lists where a tensor of label ids is wanted.
 
     Raises:

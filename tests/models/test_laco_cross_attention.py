@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from hf_xmtc.models import block_sizes
-from hf_xmtc.models.cross_attention import CrossAttention
+from hf_xmtc.models import label_scorer
+from hf_xmtc.models.laco_cross_attention import CrossAttention
 
 
 @torch.no_grad()
@@ -55,9 +55,9 @@ def test_u9_an_even_kernel_reaches_one_label_further_behind_than_before():
 
 
 @pytest.mark.parametrize("kernel", [(3, 1), (4, 4)])
-@pytest.mark.parametrize("numbers", [1, 400, 2**22])
-def test_the_cross_attention_by_blocks_of_labels_is_the_dense_one_in_values_and_gradients(monkeypatch, kernel, numbers):
-    monkeypatch.setitem(block_sizes.BLOCK_NUMBERS, "cpu", numbers)
+@pytest.mark.parametrize("elements", [1, 400, 2**22])
+def test_the_cross_attention_by_blocks_of_labels_is_the_dense_one_in_values_and_gradients(monkeypatch, kernel, elements):
+    monkeypatch.setitem(label_scorer.BLOCK_ELEMENTS, "cpu", elements)
     torch.manual_seed(0)
     attention = CrossAttention(kernel, 5).double()
     document, labels = torch.randn(3, 7, 4).double(), torch.randn(3, 9, 4).double()

@@ -3,9 +3,17 @@
 import pytest
 import torch
 
-from hf_xmtc.models.cooccurrence import ConditionalHead, PairHead, clcp_loss, plcp_loss
-from hf_xmtc.models.cooccurrence_sampling import LabelPairs, draw_given, draw_pairs, mix_seeds, uniform_numbers
-from hf_xmtc.models.label_positives import mark_positives
+from hf_xmtc.models.label_losses import mark_positives
+from hf_xmtc.models.laco_cooccurrence import (
+    ConditionalHead,
+    LabelPairs,
+    PairHead,
+    clcp_loss,
+    draw_given,
+    draw_pairs,
+    plcp_loss,
+)
+from hf_xmtc.models.seeded_random import mix_seeds, uniform_numbers
 
 DRAWS = 10_000
 SEEDS = torch.arange(DRAWS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from hf_xmtc.models.candidates import (
+from hf_xmtc.models.laco_candidates import (
     LabelTerm,
     best_candidates,
     candidate_loss,
@@ -14,7 +14,7 @@ from hf_xmtc.models.candidates import (
     places_among,
     training_candidates,
 )
-from hf_xmtc.models.cooccurrence_sampling import random_integers
+from hf_xmtc.models.seeded_random import random_integers
 from models.families import make_batch
 from models.test_modeling_laco import BACKBONE, BATCH, build
 
@@ -71,7 +71,7 @@ def test_rare_labels_are_drawn_among_more_positives_than_a_float32_can_count():
     assert integers.min() >= 0 and integers.max() < bounds[-1]
     assert (integers % 2**8).unique().numel() == 2**8  # down to the last bit
     edges = torch.tensor([0, 2**31 - 1, 2**31, 2**31 + 1, int(bounds[-1]) - 1])
-    with patch("hf_xmtc.models.candidates.random_integers", lambda seeds, *_, **__: edges[seeds, None].repeat(1, 4)):
+    with patch("hf_xmtc.models.laco_candidates.random_integers", lambda seeds, *_, **__: edges[seeds, None].repeat(1, 4)):
         found = training_candidates(torch.full((5, 1), -100), torch.full((5, 1), -100), torch.arange(5), 0.0, 1, counts)
     assert found.flatten().tolist() == [0, 0, 1, 2, 4]
 
@@ -197,7 +197,7 @@ def test_candidates_are_needed_where_the_model_reads_no_others_and_must_be_label
     model = candidate_model()
     with pytest.raises(ValueError, match=r"scores candidates \(num_candidates=6\), and none were given"):
         model(**make_batch(model, BATCH))
-    with pytest.raises(ValueError, match="The candidates holds label id 50, but the ids are 0 … 49"):
+    with pytest.raises(ValueError, match="candidate_ids holds label id 50, but the ids are 0 … 49"):
         model(**make_batch(model, BATCH), candidate_ids=torch.tensor([[50], [1]]))
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from .cooccurrence_sampling import random_integers, uniform_numbers
+from .seeded_random import random_integers, uniform_numbers
 
 __all__ = ["LabelTerm", "best_candidates", "candidate_loss", "log_scores", "places_among", "training_candidates"]
 
