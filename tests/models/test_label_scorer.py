@@ -109,7 +109,7 @@ def run(scorer: LabelScorer) -> None:
     scorer.total_loss()
     scorer.compute_context_gradients()
     for start, stop in scorer.blocks():
-        logits = scorer.logits_per_block(start, stop, scorer.num_cornet_blocks)
+        logits = scorer.logits_per_block(start, stop)
         scorer.output_factors(logits, scorer.gradients(start, stop, logits, 0))
         scorer.release(start)
 

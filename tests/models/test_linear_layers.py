@@ -1,9 +1,10 @@
-"""How head and CorNet start, the same for every family."""
+"""How head and CorNet start, the same for every family, and how their layers follow a change of the labels."""
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from hf_xmtc.models.linear_layers import resized_linear
 from models.families import overwrite_parameters
 
 # Enough weights for their spread to be measured, and still room for labels in a row.
@@ -45,3 +46,19 @@ def test_ac60_head_and_cornet_start_as_documented_also_where_a_checkpoint_lacks_
     assert_documented_start(opened, of_labels)
     if opened.label_thresholds is not None:
         assert opened.label_thresholds.tolist() == [opened.config.decision_threshold] * 24
+
+
+class OwnLinear(nn.Linear):
+    """A kind of layer that must stay what it is."""
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_resized_layer_has_the_known_rows_where_they_move_to_and_a_new_start_elsewhere(dim):
+    torch.manual_seed(0)
+    old = OwnLinear(3, 3, dtype=torch.float64)
+    new = resized_linear(old, torch.tensor([2, -1, -1, 0]), dim=dim)
+    assert type(new) is OwnLinear and new.weight.dtype == torch.float64
+    assert (new.out_features, new.in_features) == ((4, 3) if dim == 0 else (3, 4))
+    rows, known = new.weight.movedim(dim, 0), old.weight.movedim(dim, 0)
+    assert torch.equal(rows[[0, 3]], known[[2, 0]]) and rows[1:3].all()
+    assert torch.equal(new.bias[[0, 3]], old.bias[[2, 0]]) if dim == 0 else torch.equal(new.bias, old.bias)

@@ -110,7 +110,7 @@ def test_equals_the_dense_formula_for_any_blocks(rule, strided, block_size):
 
 @pytest.mark.parametrize("tile_numbers", [1, 8, 30])
 def test_tiles_of_strided_rows_change_nothing(monkeypatch, tile_numbers):
-    monkeypatch.setattr(label_updates, "TILE_NUMBERS", tile_numbers)
+    monkeypatch.setattr(label_updates, "TILE_ELEMENTS", tile_numbers)
     case = Case(strided=True)
     expected = dense_formula(AdamUpdate, case, GROUPS[AdamUpdate])
     case.run(case.make_update(AdamUpdate), block_size=4)

@@ -47,7 +47,7 @@ def backbone_config_of(value: dict | PreTrainedConfig) -> PreTrainedConfig:
 
 
 def stored_backbone(config: PreTrainedConfig) -> dict[str, Any]:
-    """What config.json keeps of a backbone's config: as the encoder's own checkpoints store it, without what only fills space."""
+    """A backbone's config as config.json stores it: as the encoder's own checkpoints store it, without what only fills space."""
     return {key: value for key, value in config.to_diff_dict().items() if key not in NOT_OF_A_BACKBONE}
 
 

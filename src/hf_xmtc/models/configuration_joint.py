@@ -150,7 +150,7 @@ class JointConfig(XMTCConfig):
 
     @property
     def has_label_embedding(self) -> bool:
-        """Whether there is a vector for each label."""
+        """True if there is a vector for each label."""
         return self.joint_embedding
 
     @property

@@ -189,21 +189,21 @@ class LACOConfig(JointConfig):
             return
         if self.num_candidates < 1:
             raise ValueError(f"num_candidates={self.num_candidates}, but a model reads at least 1, or 0 for all labels.")
-        wanted = {
+        required = {
             "joint_embedding": True,
             "cross_attention": True,
             "label_positions": "shared",
             "cornet_num_blocks": 0,
             "label_loss": "bce",
         }
-        found = {
-            **{name: getattr(self, name) for name in wanted},
+        settings = {
+            **{name: getattr(self, name) for name in required},
             "labels of cross_attention_kernel": self.cross_attention_kernel[-1],
         }
-        for name, value in {**wanted, "labels of cross_attention_kernel": 1}.items():
-            if found[name] != value:
+        for name, value in {**required, "labels of cross_attention_kernel": 1}.items():
+            if settings[name] != value:
                 raise ValueError(
-                    f"num_candidates={self.num_candidates} with {name}={found[name]!r}, but it must be {value!r}: candidates are "
+                    f"num_candidates={self.num_candidates} with {name}={settings[name]!r}, but it must be {value!r}: candidates are "
                     "another set of labels for every document, in no order."
                 )
 
@@ -244,7 +244,7 @@ class LACOConfig(JointConfig):
 
     @property
     def reads_labels_in_order(self) -> bool:
-        """Whether places of labels tell them apart, so that a part of them cannot be read alone."""
+        """True if places of labels tell them apart, so that a part of them cannot be read alone."""
         return self.label_positions == "sequential" or (self.cross_attention and self.cross_attention_kernel[-1] > 1)
 
     def refuse_candidates_if_unusable(self) -> None:
@@ -253,8 +253,8 @@ class LACOConfig(JointConfig):
         Raises:
             ValueError: If CorNet or another loss looks at all labels.
         """
-        for name, wanted in (("cornet_num_blocks", 0), ("label_loss", "bce")):
-            if getattr(self, name) != wanted:
+        for name, required in (("cornet_num_blocks", 0), ("label_loss", "bce")):
+            if getattr(self, name) != required:
                 raise ValueError(
                     f"Candidates were given to a model with {name}={getattr(self, name)!r}, which looks at all labels. Leave candidate_ids "
                     "out, or train with num_candidates."
@@ -267,7 +267,7 @@ class LACOConfig(JointConfig):
 
     @property
     def reads_padding(self) -> bool:
-        """Whether scores depend on padding, as in the authors' code."""
+        """True if scores depend on padding, as in the authors' code."""
         return self.cross_attention and self.cross_attention_tokens == "padded"
 
     @property

@@ -235,7 +235,7 @@ class XMTCConfig(PreTrainedConfig):
 
     @property
     def names_given(self) -> bool:
-        """Whether names were given or read, as opposed to lying unread beside the checkpoint."""
+        """True if names were given or read, as opposed to lying unread beside the checkpoint."""
         return self._label_names is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Keys and values of texts that see no labels, kept so that any number of label sets can be scored against them."""
+"""Keys and values of texts that see no labels, stored so that any number of label sets can be scored against them."""
 
 import inspect
 from typing import Any
@@ -10,9 +10,9 @@ __all__ = ["DocumentCache", "cache_argument"]
 
 
 class DocumentCache:
-    """What an encoder's layers know of a batch of texts; stands in the place of a `transformers.Cache`.
+    """Keys and values of an encoder's layers for a batch of texts; used instead of a `transformers.Cache`.
 
-    While ``recording``, what the layers compute is kept. Then it is put in front of what they compute of the labels, and nothing is
+    While ``recording``, what the layers compute is stored. Then it is put in front of what they compute of the labels, and nothing is
     added.
 
     Attributes:

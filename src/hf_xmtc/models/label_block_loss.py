@@ -54,12 +54,12 @@ def block_loss(
     """Sum of a loss over all documents and labels, without logits or targets of size documents × labels.
 
     Args:
-        layers: What the logits are computed from.
+        layers: Inputs of the logits.
         settings: Block size and memory.
         loss: The loss.
         positives: Distinct label ids of each document, (B, P), padded with -100.
         label_weights: Weight of each label, (L,), for losses that weigh labels.
-        updates: What takes the gradients of label matrices in the backward pass, by the names of
+        updates: Sinks for the gradients of label matrices in the backward pass, by the names of
             `XMTCPreTrainedModel.label_matrices`; the other matrices get ordinary gradients.
 
     Returns:
@@ -135,7 +135,7 @@ def _gradients(
     if "source" in needed:
         gradients["source"] = torch.zeros_like(scorer.raw.source, dtype=scorer.dtype)
     for start, stop in scorer.blocks():
-        logits = scorer.logits_per_block(start, stop, scorer.num_cornet_blocks)
+        logits = scorer.logits_per_block(start, stop)
         block_gradients = scorer.gradients(start, stop, logits, 0)  # of x_0 … x_N
         if "source" in needed:
             scorer.raw.add_gradient(gradients["source"], start, stop, block_gradients[0])

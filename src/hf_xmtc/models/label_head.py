@@ -78,7 +78,7 @@ class BaseLabelHead(nn.Module, ABC):
         """Logits before CorNet of chosen labels, (B, S)."""
 
     def raw_logits_by_block(self, hidden: Any) -> LinearLogits | GivenLogits:
-        """Where blocks of labels get their raw logits: computed with the block if a linear layer gives them, else given."""
+        """Raw logits for blocks of labels: computed with the block if a linear layer gives them, else given."""
         return GivenLogits(self.raw_logits(hidden))
 
     @abstractmethod

@@ -27,7 +27,7 @@ IGNORE_ID = -100
 
 
 class PositivesInBlock(NamedTuple):
-    """Where a block of logits (n, B) is positive.
+    """The positives in a block of logits (n, B).
 
     Attributes:
         rows: Row of each positive label within the block, (P,).
@@ -211,7 +211,7 @@ class PropensityCrossEntropy(BinaryCrossEntropy):
 
     Source: the propensities, and positives weighed by 1/p, are those of Jain et al. (2016), "Extreme multi-label loss functions
     for recommendation, tagging, ranking & other missing label applications". For binary cross-entropy Qaraei et al. (2021),
-    "Convex surrogates for unbiased loss functions in extreme classification with missing labels", show that weights alone are no
+    "Convex surrogates for unbiased loss functions in extreme classification with missing labels", show that weights are no
     unbiased estimate: that also subtracts (w - 1) · softplus(x) at positives, which makes it unbounded below. Their convex
     surrogate weighs positives by 2w - 1, in their code scaled to a mean of 1 over the labels; here they weigh w.
     """

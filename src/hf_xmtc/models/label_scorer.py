@@ -1,4 +1,4 @@
-"""`LabelScorer`: the logits of any block of labels, through CorNet too, their loss, gradients and best labels.
+"""`LabelScorer`: the logits of any block of labels, through CorNet too, their loss and its gradients.
 
 With features f of a document, x₀ are its raw logits and x_{n+1} those behind CorNet block n (CorNet, equations 1 and 2):
 
@@ -6,7 +6,7 @@ With features f of a document, x₀ are its raw logits and x_{n+1} those behind 
     c_n     = ELU(W1_n · σ(x_n) + b1_n)      the context of block n, which takes a pass over all labels
     x_{n+1} = x_n + W2_n · c_n + b2_n
 
-Given the contexts, every block of labels stands alone. `block_loss` and `block_topk`, and so every model family, stand on this.
+Given the contexts, a block of labels needs no other block. `block_loss` and `block_topk` stand on this.
 """
 
 from collections.abc import Callable, Iterator
@@ -82,7 +82,7 @@ class LinearLogits:
         return product(weight[start:stop], self.source.t()).to(dtype).add_(bias[start:stop, None])
 
     def add_gradient(self, total: Tensor, start: int, stop: int, gradient: Tensor) -> None:
-        """Add to the gradient of the features, (B, d), what that of a block's raw logits (n, B) contributes."""
+        """Add the contribution of a block, whose raw logits have the gradient (n, B), to that of the features, (B, d)."""
         weight = self.output.weight[start:stop]
         total += transposed_product(weight, gradient.to(weight.dtype)).t()
 
@@ -113,7 +113,7 @@ class GivenLogits:
 
 @dataclass(frozen=True)
 class LabelLayers:
-    """All that the logits of a batch are computed from.
+    """The inputs of a batch's logits: raw logits or where they come from, and the layers of CorNet.
 
     Attributes:
         raw: Where raw logits come from.
@@ -159,7 +159,7 @@ class LabelLayers:
 
 @dataclass(frozen=True)
 class BlockSettings:
-    """How blocks of labels are gone through.
+    """Size of the blocks of labels, and memory for them.
 
     Attributes:
         block_size: Labels at a time; None for what suits the device.
@@ -178,9 +178,9 @@ class LabelScorer:
     It records no gradient; `gradients` gives them.
 
     Args:
-        layers: What the logits are computed from.
+        layers: Inputs of the logits.
         settings: Block size and memory.
-        loss: What `gradients` differentiates.
+        loss: The loss that `gradients` differentiates.
         positives: Positives of the batch, (B, P), for ``loss``.
         label_weights: Weight of each label, (L,), for losses that have weights.
     """
@@ -214,8 +214,9 @@ class LabelScorer:
         """First label and end of every block."""
         return zip(self.starts, self.starts[1:], strict=False)
 
-    def logits_per_block(self, start: int, stop: int, last: int) -> list[Tensor]:
-        """x₀ … x_last of the labels ``start`` … ``stop - 1``, each (n, B): as many as there are in memory, the rest computed."""
+    def logits_per_block(self, start: int, stop: int, last: int | None = None) -> list[Tensor]:
+        """x₀ … x_last, by default x_N, of the labels ``start`` … ``stop - 1``, each (n, B); those in memory are not computed again."""
+        last = self.num_cornet_blocks if last is None else last
         logits = self.memory.get(start, [])
         if not logits:
             logits = [self.raw.block(start, stop, self.dtype)]
@@ -231,7 +232,7 @@ class LabelScorer:
 
     def logits(self, start: int, stop: int) -> Tensor:
         """The logits behind CorNet of a block, (n, B)."""
-        return self.logits_per_block(start, stop, self.num_cornet_blocks)[-1]
+        return self.logits_per_block(start, stop)[-1]
 
     def release(self, start: int) -> None:
         """Free the memory of a block's logits."""
@@ -275,7 +276,7 @@ class LabelScorer:
             weight, context = self.layers.to_labels[index].weight, self.contexts[index]
             total = torch.zeros(weight.shape[1], self.num_documents, dtype=self.dtype, device=self.device)  # (R, B)
             for start, stop in self.blocks():
-                logits = self.logits_per_block(start, stop, self.num_cornet_blocks)
+                logits = self.logits_per_block(start, stop)
                 gradient = self.gradients(start, stop, logits, index + 1)[0]
                 total += transposed_product(weight[start:stop], gradient.to(weight.dtype))
             self.reduce(total)

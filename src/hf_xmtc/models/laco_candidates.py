@@ -27,12 +27,12 @@ class LabelTerm(nn.Module):
 
 
 def log_scores(logits: Tensor, votes: Tensor | None = None, generator_share: float = 0.0) -> Tensor:
-    """Logarithms of candidates' scores, (B, C), in float32 or wider: of σ(l), or of σ(l)^(1 - s) · g^s with what the generator said of them.
+    """Logarithms of candidates' scores, (B, C), in float32 or wider: of σ(l), or of σ(l)^(1 - s) · g^s with the generator's votes.
 
     Args:
         logits: l, (B, C).
-        votes: The generator's g, (B, C), from 0 to 1. Where they are not known, None, and the logits decide alone.
-        generator_share: s, from 0 (the logits alone) to 1 (the votes alone).
+        votes: The generator's g, (B, C), from 0 to 1. None where they are not known: only the logits decide.
+        generator_share: s, from 0 (only the logits) to 1 (only the votes).
 
     Source: our design (a geometric mean of two models' probabilities).
     """
@@ -85,7 +85,7 @@ def candidate_loss(logits: Tensor, candidate_ids: Tensor, positives: Tensor, red
 
 
 def places_among(candidate_ids: Tensor, positives: Tensor) -> Tensor:
-    """Where positives (B, P) stand among candidates (B, C): places, (B, P), -100 for those that are none and for padding."""
+    """Places of positives (B, P) among candidates (B, C): (B, P), -100 for those that are none and for padding."""
     same = (positives[:, :, None] == candidate_ids[:, None]) & (positives >= 0)[:, :, None]
     return torch.where(same.any(dim=2), same.to(torch.int8).argmax(dim=2), -100)
 
@@ -98,7 +98,7 @@ def training_candidates(
     num_random: int,
     label_counts: Tensor,
 ) -> Tensor:
-    """What a training document's candidates are made of: the generator's list, missing positives, random labels.
+    """Candidates of a training document: the generator's list, missing positives, random labels.
 
     A positive that the generator has missed is put in with ``injection_rate``. Alone it would stand out among labels that fit each
     other, and "odd" would be learnt as "right"; so random labels, drawn as often as they occur in training and nearly all of them
@@ -119,28 +119,28 @@ def training_candidates(
     Source: our design for what LACO §6 calls scheduled label sampling.
     """
     num_documents, width = candidate_ids.shape
-    # In an order that padding does not change, or what is drawn for a document would depend on its neighbours.
+    # In an order that padding does not change, or the draws for a document would depend on its neighbours.
     positives = positives.sort(dim=1, descending=True).values
     # Numbers of as many streams, for the same reason: their places count.
     chances = uniform_numbers(seeds, positives.shape[1], stream=2)
     injected = positives.masked_fill(_is_among(positives, candidate_ids) | (chances >= injection_rate), -100)
     bounds = label_counts.cumsum(0)
-    # More than are wanted, because frequent labels are drawn twice, or are candidates already.
+    # More than needed, because frequent labels are drawn twice, or are candidates already.
     num_draws = 4 * num_random
-    drawn = torch.searchsorted(bounds, random_integers(seeds, num_draws, bounds[-1], stream=3), right=True)
+    random_ids = torch.searchsorted(bounds, random_integers(seeds, num_draws, bounds[-1], stream=3), right=True)
     # A random label must not tell a positive that was not put in, nor stand twice.
-    drawn = drawn.masked_fill(_is_among(drawn, positives) | _is_among(drawn, candidate_ids), -100)
-    earlier = torch.ones(num_draws, num_draws, dtype=torch.bool, device=drawn.device).tril(-1)
-    drawn = drawn.masked_fill(((drawn[:, :, None] == drawn[:, None]) & earlier).any(dim=2), -100)
-    drawn = drawn.masked_fill((drawn >= 0).cumsum(dim=1) > num_random, -100)
+    random_ids = random_ids.masked_fill(_is_among(random_ids, positives) | _is_among(random_ids, candidate_ids), -100)
+    earlier = torch.ones(num_draws, num_draws, dtype=torch.bool, device=random_ids.device).tril(-1)
+    random_ids = random_ids.masked_fill(((random_ids[:, :, None] == random_ids[:, None]) & earlier).any(dim=2), -100)
+    random_ids = random_ids.masked_fill((random_ids >= 0).cumsum(dim=1) > num_random, -100)
 
-    pool = torch.cat([candidate_ids, injected, drawn], dim=1)
+    pool = torch.cat([candidate_ids, injected, random_ids], dim=1)
     rank = torch.arange(width, device=pool.device).expand(num_documents, -1)
     rank = rank.masked_fill(_is_among(candidate_ids, positives), -1)  # positives stay
-    order = torch.cat([rank, torch.full_like(torch.cat([injected, drawn], dim=1), -1)], dim=1)
+    order = torch.cat([rank, torch.full_like(torch.cat([injected, random_ids], dim=1), -1)], dim=1)
     order = order.masked_fill(pool < 0, width)
-    kept = pool.gather(1, order.argsort(dim=1, stable=True)[:, :width])
-    return kept.gather(1, uniform_numbers(seeds, width, stream=4).argsort(dim=1))
+    chosen = pool.gather(1, order.argsort(dim=1, stable=True)[:, :width])
+    return chosen.gather(1, uniform_numbers(seeds, width, stream=4).argsort(dim=1))
 
 
 def _is_among(ids: Tensor, others: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ def clcp_loss(
 ) -> Tensor:
     """Equation 6: binary cross-entropy of the labels that are not given, averaged over all documents.
 
-    A document without labels is asked nothing and adds 0, so that a batch in parts gives the same as the whole.
+    A document without labels adds 0, so that a batch in parts gives the same as the whole.
 
     Args:
         logits: (B, L, units).
@@ -102,12 +102,12 @@ def clcp_loss(
         reduction: Over a document's remaining labels: ``mean`` (the authors' code) or ``sum`` (equation 6).
         is_label: False at padding among candidates, (B, L); None where there is none.
     """
-    asked = ~given & given.any(dim=1, keepdim=True)
-    asked = asked if is_label is None else asked & is_label
-    # What is not asked for is taken out before the sum, because its logits may be anything.
-    losses = _entropy(logits, positive).masked_fill(~asked, 0.0).sum(dim=1)
+    is_target = ~given & given.any(dim=1, keepdim=True)
+    is_target = is_target if is_label is None else is_target & is_label
+    # Other labels are taken out before the sum, because their logits may be anything.
+    losses = _entropy(logits, positive).masked_fill(~is_target, 0.0).sum(dim=1)
     if reduction == "mean":
-        losses = losses / asked.sum(dim=1).clamp(min=1)
+        losses = losses / is_target.sum(dim=1).clamp(min=1)
     return losses.sum() / max(1, len(losses))
 
 

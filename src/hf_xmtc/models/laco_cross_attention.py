@@ -12,7 +12,7 @@ __all__ = ["CrossAttention", "CrossAttentionOutput"]
 
 
 class CrossAttentionOutput(NamedTuple):
-    """What the cross attention makes of a document.
+    """The document vector, and what it is made of.
 
     Attributes:
         features: c, (B, H).
@@ -34,7 +34,7 @@ class CrossAttention(nn.Module):
     makes c the same in any order of the labels; a wider one mixes labels that are neighbours by id.
 
     Only the strongest answer at a token has a gradient, so the answers of all filters at all labels are formed for a block of labels
-    at a time and not kept.
+    at a time and not stored.
 
     Args:
         kernel: Tokens and labels that a filter spans.
@@ -76,12 +76,12 @@ class CrossAttention(nn.Module):
         if self.similarity == "cosine":
             tokens, targets = (nn.functional.normalize(states, dim=-1, eps=1e-12) for states in (document, labels))
         values = nn.functional.normalize(document, dim=-1, eps=1e-12) if self.values == "normalized" else document
-        kept = (read if counted is None else counted) if self.masked else torch.ones_like(read)
-        similarity = (tokens @ targets.mT) * kept[:, :, None]  # (B, D, L)
+        counted = (read if counted is None else counted) if self.masked else torch.ones_like(read)
+        similarity = (tokens @ targets.mT) * counted[:, :, None]  # (B, D, L)
         if is_label is not None:
             similarity = similarity * is_label[:, None]
         # The maximum first: it is the same before and behind the ReLU, which then sees one number a token.
-        weights = self._strongest_answer(similarity, is_label).relu().tanh() * kept
+        weights = self._strongest_answer(similarity, is_label).relu().tanh() * counted
         features = (weights[:, None] @ values).squeeze(1)
         return CrossAttentionOutput(features, weights, similarity, values)
 
@@ -119,7 +119,7 @@ class CrossAttention(nn.Module):
         block = num_labels
         if not is_traced():
             block = suitable_block_size(num_documents * num_tokens * self.conv.out_channels, padded.device.type)
-        found = []
+        strongest_per_block = []
         for start in range(0, num_labels, block):
             stop = min(start + block, num_labels)
             answers = self.conv(padded[:, None, :, start : stop + labels_spanned - 1])  # (B, C, D, block)
@@ -127,7 +127,9 @@ class CrossAttention(nn.Module):
             if is_label is not None:
                 answers = answers.masked_fill(~is_label[:, None, start:stop], float("-inf"))
             answers, label_ids = answers.max(dim=2)
-            found.append((answers, label_ids + start, filters.gather(2, label_ids[:, :, None])[:, :, 0]))
-        answers, label_ids, filters = (torch.stack(parts) for parts in zip(*found, strict=True))  # (blocks, B, D)
+            strongest_per_block.append((answers, label_ids + start, filters.gather(2, label_ids[:, :, None])[:, :, 0]))
+        answers, label_ids, filters = (
+            torch.stack(parts) for parts in zip(*strongest_per_block, strict=True)
+        )  # (blocks, B, D)
         strongest, blocks = answers.max(dim=0)
         return strongest, label_ids.gather(0, blocks[None])[0], filters.gather(0, blocks[None])[0]

@@ -35,7 +35,7 @@ def resized_linear(old: nn.Linear, old_ids: Tensor, initializer_range: float | N
     """A layer with one row of weights per label, or one column, for a changed label space.
 
     Args:
-        old: The layer of the old labels; its class, device and type are kept.
+        old: The layer of the old labels; the new one has its class, device and type.
         old_ids: For each new label its old label id, or -1 for a label without a predecessor, (L_new,).
         initializer_range: How the weights of new labels start, as for `reset_linear`.
         dim: Dimension of the weight that has one entry per label: 0 for the outputs, 1 for the inputs.

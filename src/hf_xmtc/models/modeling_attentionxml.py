@@ -42,7 +42,7 @@ class AttentionXMLForXMTC(WordLevelModel):
     def encode(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, output_embeddings: bool = False
     ) -> tuple[DocumentStates, AlignedWords, Tensor | None]:
-        """What the labels attend to.
+        """The states that labels attend to.
 
         Args:
             input_ids: Word ids, (B, T).
@@ -97,10 +97,10 @@ class AttentionXMLForXMTC(WordLevelModel):
                 "labels with attention_labels=… (B, S), or give top_k for those of the best ones."
             )
         documents, words, embedded = self.encode(input_ids, attention_mask, output_hidden_states)
-        shown = None
+        hidden_states = None
         if output_hidden_states:
-            shown = tuple(words.in_input_columns(layer) for layer in (embedded, documents.states))
-        output = self.compute_output(documents, labels, top_k, hidden_states=shown)
+            hidden_states = tuple(words.in_input_columns(layer) for layer in (embedded, documents.states))
+        output = self.compute_output(documents, labels, top_k, hidden_states=hidden_states)
         if output_attentions:
             chosen = output.top_labels if attention_labels is None else attention_labels
             weights = self.label_head.attention_of(documents, chosen)

@@ -71,10 +71,10 @@ class JointModel(XMTCPreTrainedModel):
 
     def check_tokenizer(self, tokenizer: Any) -> None:
         super().check_tokenizer(tokenizer)
-        found, expected = self.config.special_tokens(tokenizer), self.config.sep_token_id
-        if found["sep_token_id"] != expected:
+        special, expected = self.config.special_tokens(tokenizer), self.config.sep_token_id
+        if special["sep_token_id"] != expected:
             raise ValueError(
-                f"The tokenizer closes a text with the token {found['sep_token_id']}, but the model's sep_token_id is {expected}. Use "
+                f"The tokenizer closes a text with the token {special['sep_token_id']}, but the model's sep_token_id is {expected}. Use "
                 "the tokenizer saved beside the model."
             )
 
@@ -94,7 +94,7 @@ class JointModel(XMTCPreTrainedModel):
             attention_mask: 1 at tokens, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
             output_attentions: Also return attention weights.
             output_hidden_states: Also return the hidden states of all layers.
-            candidate_ids: Labels to read in the place of all, (B, C), padded with -100.
+            candidate_ids: Labels to read instead of all, (B, C), padded with -100.
             token_type_ids: Segment ids as the tokenizer gives them for one text: 0 everywhere, (B, T).
 
         Raises:
@@ -152,7 +152,7 @@ class JointModel(XMTCPreTrainedModel):
 
     @torch.no_grad()
     def read_candidates(self, cache: DocumentCache, candidate_ids: Tensor) -> JointStates:
-        """What `read_jointly` gives for ``candidate_ids`` (B, C), without reading the texts again."""
+        """The result of `read_jointly` for ``candidate_ids`` (B, C), without reading the texts again."""
         self._check_candidates(candidate_ids, len(cache.words.ids))
         inputs, num_words = self._joint_inputs(cache.words, candidate_ids), cache.words.ids.shape[1]
         behind = {name: value[:, num_words:] for name, value in inputs.items() if name != "attention_mask"}
@@ -195,12 +195,12 @@ class JointModel(XMTCPreTrainedModel):
             labels=labels,
             is_label=None if candidate_ids is None else candidate_ids >= 0,
             words=words,
-            hidden_states=_shown(words, output.get("hidden_states"), (1,)),
-            attentions=_shown(words, output.get("attentions"), (2, 3)),
+            hidden_states=_in_input_columns(words, output.get("hidden_states"), (1,)),
+            attentions=_in_input_columns(words, output.get("attentions"), (2, 3)),
         )
 
     def _joint_inputs(self, words: AlignedWords, candidate_ids: Tensor | None = None) -> dict[str, Tensor]:
-        """What the encoder reads: the text's columns, then the labels, then the closing separator."""
+        """Inputs of the encoder: the text's columns, then the labels, then the closing separator."""
         config, table = self.config, self.get_input_embeddings()
         num_documents = words.ids.shape[0]
         if candidate_ids is None:
@@ -298,7 +298,7 @@ class JointModel(XMTCPreTrainedModel):
 
 
 def check_tensor(name: str, label_ids: Any, shape: str) -> None:
-    """Refuse label names or lists where a tensor of label ids is wanted.
+    """Refuse label names or lists where a tensor of label ids is needed.
 
     Raises:
         TypeError: If it is none.
@@ -318,5 +318,7 @@ def _one_way(real: Tensor, num_words: int, dtype: torch.dtype) -> Tensor:
     return torch.zeros(seen.shape, dtype=dtype, device=real.device).masked_fill(~seen, torch.finfo(dtype).min)[:, None]
 
 
-def _shown(words: AlignedWords, layers: tuple[Tensor, ...] | None, dims: tuple[int, ...]) -> tuple[Tensor, ...] | None:
+def _in_input_columns(
+    words: AlignedWords, layers: tuple[Tensor, ...] | None, dims: tuple[int, ...]
+) -> tuple[Tensor, ...] | None:
     return None if layers is None else tuple(words.in_input_columns(layer, dims) for layer in layers)

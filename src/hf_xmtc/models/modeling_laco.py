@@ -85,7 +85,7 @@ class LACOForXMTC(JointModel):
         return self.cross_attention(states.document, states.read, labels, counted, states.is_label)
 
     def encode(self, states: JointStates, candidate_ids: Tensor | None = None) -> Tensor:
-        """What the label head reads, (B, H): c of equation 2, or the CLS token."""
+        """Input of the label head, (B, H): c of equation 2, or the CLS token."""
         if self.cross_attention is not None:
             return self.attend(states, candidate_ids).features
         first = states.document[:, 0]
@@ -150,7 +150,7 @@ class LACOForXMTC(JointModel):
         )
 
     def visit_seeds(self, document_seeds: Tensor, epoch: int) -> Tensor:
-        """What `forward` takes as ``document_seeds`` in an epoch, from one number per document, (B,)."""
+        """The ``document_seeds`` of `forward` in an epoch, from one number per document, (B,)."""
         return mix_seeds(document_seeds, epoch if self.config.auxiliary_sampling == "visit" else 0)
 
     def _score_candidates(
@@ -221,7 +221,7 @@ class LACOForXMTC(JointModel):
         candidate_ids: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """How likely each document has both labels of each pair, (B, M), by PLCP, which is not the same in both orders of a pair.
+        """Probabilities that a document has both labels of a pair, (B, M), by PLCP, which is not the same in both orders of a pair.
 
         Args:
             input_ids: (B, T).
@@ -249,7 +249,7 @@ class LACOForXMTC(JointModel):
         candidate_ids: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """How likely each document has each label, (B, L), or candidate, (B, C), when some of its labels are known, by CLCP.
+        """Probabilities of each label, (B, L), or candidate, (B, C), when some labels of a document are known, by CLCP.
 
         It is learnt for the other labels: what it says of the known ones themselves means nothing.
 
@@ -303,7 +303,7 @@ class LACOForXMTC(JointModel):
     def token_weights(
         self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor, candidate_ids: Tensor | None = None
     ) -> Tensor:
-        """What each token adds to the raw logits of chosen labels, (B, S, T): its weight times its value's product with the label.
+        """Contribution of each token to the raw logits of chosen labels, (B, S, T): its weight times its value's product with the label.
 
         With the closing separator, which has no column here, the bias and the label term, where there is one, they add up to the logit.
         A model of candidates needs ``candidate_ids`` (B, C), because they decide the weights.
@@ -313,16 +313,16 @@ class LACOForXMTC(JointModel):
         self.label_head.check_label_ids("label_ids", label_ids)
         self._refuse_without_candidates(candidate_ids)
         states = self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids)
-        found = self.attend(states, candidate_ids)
+        summary = self.attend(states, candidate_ids)
         check_readable("A token's contribution", self.label_head.output.weight)
         rows = self.label_head.output.weight[label_ids.clamp(min=0)] * (label_ids >= 0)[:, :, None]  # (B, S, H)
-        added = (rows @ found.values.mT) * found.weights[:, None]  # (B, S, D)
-        added = added[:, :, : states.words.ids.shape[1]] * states.words.read[:, None]
-        return states.words.in_input_columns(added, dims=(2,))
+        contributions = (rows @ summary.values.mT) * summary.weights[:, None]  # (B, S, D)
+        contributions = contributions[:, :, : states.words.ids.shape[1]] * states.words.read[:, None]
+        return states.words.in_input_columns(contributions, dims=(2,))
 
 
 def _places(label_ids: Tensor, candidate_ids: Tensor | None) -> Tensor:
-    """Where labels (B, S) stand among those that were read: by their ids, or among candidates."""
+    """Places of labels (B, S) among those that were read: by their ids, or among candidates."""
     if candidate_ids is None:
         return label_ids
     places = places_among(candidate_ids, label_ids)

@@ -68,12 +68,14 @@ class MeSHProbeNetForXMTC(WordLevelModel):
         """
         words, states, embedded = self.read_words(input_ids, attention_mask, output_hidden_states)
         contexts, weights = self.probes(states, words.read)
-        shown = tuple(words.in_input_columns(layer) for layer in (embedded, states)) if output_hidden_states else None
+        hidden_states = (
+            tuple(words.in_input_columns(layer) for layer in (embedded, states)) if output_hidden_states else None
+        )
         attentions = (words.in_input_columns(weights, dims=(2,))[:, None],) if output_attentions else None
-        return contexts.flatten(1), shown, attentions
+        return contexts.flatten(1), hidden_states, attentions
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
-        """What each token adds to the raw logits of chosen labels through the probes that read it, (B, S, T).
+        """Contribution of each token to the raw logits of chosen labels through the probes that read it, (B, S, T).
 
         A context is a weighted sum of states, so token t adds Σ_m α_mt · (g_m · h_t), with g_m the gradient of the logit for the
         context of probe m. Without a bottleneck these add up to the logit less its bias; with one to its linear part. CorNet
@@ -89,8 +91,8 @@ class MeSHProbeNetForXMTC(WordLevelModel):
             logits = self.label_head.raw_logits_of(contexts.flatten(1), label_ids.clamp(min=0))  # (B, S)
             each = torch.eye(logits.shape[1], device=logits.device, dtype=logits.dtype)
             (gradients,) = torch.autograd.grad(logits.sum(0), contexts, grad_outputs=each, is_grads_batched=True)
-        found = torch.einsum("sbmh,bth,bmt->bst", gradients, states, weights) * (label_ids >= 0)[:, :, None]
-        return words.in_input_columns(found, dims=(2,))
+        contributions = torch.einsum("sbmh,bth,bmt->bst", gradients, states, weights) * (label_ids >= 0)[:, :, None]
+        return words.in_input_columns(contributions, dims=(2,))
 
     def forward(
         self,

@@ -115,7 +115,7 @@ class XMLCNNForXMTC(WordLevelModel):
         return nn.functional.relu(self.bottleneck(pooled))
 
     def _pool(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        """Where the filters of all widths fire most in words (B, T, E): (B, widths · F · P)."""
+        """Places in words (B, T, E) where the filters of all widths fire most, (B, widths · F · P)."""
         return torch.cat([convolution(embedded.mT, lengths).flatten(1) for convolution in self.filters], dim=1)
 
     def forward(

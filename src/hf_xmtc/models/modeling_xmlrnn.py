@@ -49,8 +49,10 @@ class XMLRNNForXMTC(WordLevelModel):
         features = states.masked_fill(~words.read[:, :, None], torch.finfo(states.dtype).min).amax(dim=1)  # (B, 2H)
         for linear in self.linears:
             features = nn.functional.relu(linear(features))
-        shown = tuple(words.in_input_columns(layer) for layer in (embedded, states)) if output_hidden_states else None
-        return features, shown
+        hidden_states = (
+            tuple(words.in_input_columns(layer) for layer in (embedded, states)) if output_hidden_states else None
+        )
+        return features, hidden_states
 
     def forward(
         self,

@@ -1,4 +1,4 @@
-"""`XMTCPreTrainedModel`: what every model family promises, and the output all of them give."""
+"""`XMTCPreTrainedModel`: the contract of every model family, and `XMTCOutput`, the output of all of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ NO_DECAY_MODULES = (nn.LayerNorm, nn.Embedding)
 
 @dataclass
 class XMTCOutput(ModelOutput):
-    """What `forward` returns; fields that were not computed are None and dropped.
+    """The output of `forward`; fields that were not computed are None and dropped.
 
     Attributes:
         loss: Scalar, where labels were given.
@@ -79,7 +79,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
 
             model.base_model.requires_grad_(False)
 
-        trains the heads alone. An encoder of several modules is a `ModuleDict` of them under their names in the model. `get_encoder`
+        trains only the heads. An encoder of several modules is a `ModuleDict` of them under their names in the model. `get_encoder`
         gives the same.
         """
         parts = {name: part for name, part in self.named_children() if name not in self.head_names}
@@ -87,7 +87,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         return next(iter(parts.values())) if len(parts) == 1 else nn.ModuleDict(parts)
 
     def get_encoder(self, modality: str | None = None) -> nn.Module:
-        """`base_model`; there is one for texts alone."""
+        """`base_model`; there is one for texts only."""
         return self.base_model
 
     def build_label_scorer(self, in_features: int, bottleneck_size: int | None = None, **settings: Any) -> None:
@@ -96,7 +96,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         self.use_label_head(LabelHead(in_features, **settings))
 
     def label_settings(self) -> dict[str, Any]:
-        """What the config says to every kind of label head."""
+        """Settings of the config for every kind of label head."""
         config = self.config
         return {
             "num_labels": config.num_labels,
@@ -134,7 +134,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         return read_in_chunks(words, read, *of_documents, embed=embed, chunk_tokens=self.chunk_tokens)
 
     def requested_outputs(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
-        """Whether ``forward`` returns attention weights and hidden states: as it was asked, else as the config says."""
+        """True for each of attention weights and hidden states that ``forward`` returns: by its arguments, else by the config."""
         config = self.config
         return (
             bool(config.output_attentions if attentions is None else attentions),
@@ -192,7 +192,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     token_weight_kind: str | None = None
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
-        """How much each token matters for chosen labels; what that means is said in ``token_weight_kind``.
+        """Weights of the tokens for chosen labels, of the kind in ``token_weight_kind``.
 
         Args:
             input_ids: (B, T).
@@ -263,22 +263,22 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         known, named = self.config.label_names, self.config.labels_digest is not None or not isinstance(labels, int)
         if isinstance(labels, int):
             count = labels
-            kept = [label_id if label_id < len(known) else -1 for label_id in range(count)]
-            labels = [known[old] if old >= 0 else f"LABEL_{new}" for new, old in enumerate(kept)]
+            old_ids = [label_id if label_id < len(known) else -1 for label_id in range(count)]
+            labels = [known[old] if old >= 0 else f"LABEL_{new}" for new, old in enumerate(old_ids)]
         else:
             labels = LabelNames.of(labels) if hasattr(labels, "name_of") else labels
             count = len(labels)
-            kept = [known.ids.get(label, -1) for label in getattr(labels, "labels", labels)]
+            old_ids = [known.ids.get(label, -1) for label in getattr(labels, "labels", labels)]
         if not isinstance(labels, LabelNames):
             labels = LabelNames(
                 labels,
-                names=[known.name_of(old) if old >= 0 else None for old in kept],
-                parents=[known.parents_of(old) if old >= 0 else [] for old in kept],
+                names=[known.name_of(old) if old >= 0 else None for old in old_ids],
+                parents=[known.parents_of(old) if old >= 0 else [] for old in old_ids],
             )
         if count < 1:
             raise ValueError(f"{count} labels were given, but a model needs at least one.")
         self.config.check_num_labels(count)
-        old_ids = torch.tensor(kept)
+        old_ids = torch.tensor(old_ids)
         self.label_head.resize_labels(old_ids)
         if self.cornet is not None:
             self.cornet.resize_labels(old_ids)

@@ -128,7 +128,7 @@ class XMTCPipeline(Pipeline):
     def explain(
         self, text: str, label: str | None = None, max_length: int | None = None, candidates: Any = None
     ) -> Explanation:
-        """Which tokens of a text speak for a label, by models that weigh the tokens for each label.
+        """Tokens of a text that speak for a label, by models that weigh the tokens for each label.
 
         Args:
             text: A text.

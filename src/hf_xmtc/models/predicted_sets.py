@@ -1,4 +1,4 @@
-"""`PredictedSets`: which labels a model predicts for a document, beside how it ranks them; and whether scores are numbers."""
+"""`PredictedSets`: the labels a model predicts for a document, beside how it ranks them; and whether scores are numbers."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ class PredictedSets:
             self.label_thresholds = found.to(self.device, copy=True)
 
     def in_predicted_set(self, output: ModelOutput, threshold: float | None = None) -> Tensor:
-        """Which of the best labels of an output are in the predicted set: those whose score is above the threshold.
+        """True at the best labels of an output that are in the predicted set: those whose score is above the threshold.
 
         Args:
             output: Of ``forward(top_k=…)``.

@@ -16,12 +16,12 @@ def mix_seeds(seeds: Tensor, number: int) -> Tensor:
 
 
 def uniform_numbers(seeds: Tensor, count: int, stream: int = 0) -> Tensor:
-    """Numbers in [0, 1), (B, count), that depend on the seeds (B,) and the stream alone."""
+    """Numbers in [0, 1), (B, count), that depend only on the seeds (B,) and the stream."""
     return _shifted(_numbers(seeds, count, stream), 40).float() / 2**24  # as many bits as a float32 has
 
 
 def random_integers(seeds: Tensor, count: int, below: Tensor, stream: int = 0) -> Tensor:
-    """Integers from 0 up to a number, (B, count) int64, that depend on the seeds (B,) and the stream alone.
+    """Integers from 0 up to a number, (B, count) int64, that depend only on the seeds (B,) and the stream.
 
     Exact for numbers that a float32 cannot count up to, such as the positives of millions of documents.
     """

@@ -1,4 +1,4 @@
-"""`is_traced`: whether a graph is being written down that must be right for batches of other shapes and contents."""
+"""`is_traced`: true while a graph is recorded that must be right for batches of other shapes and contents."""
 
 import torch
 
@@ -6,7 +6,7 @@ __all__ = ["is_traced"]
 
 
 def is_traced() -> bool:
-    """Whether `torch.jit.trace` or `torch.export` records what runs: then nothing may depend on the numbers in this batch."""
+    """True while `torch.jit.trace` or `torch.export` records a graph: then nothing may depend on the values in this batch."""
     # Releases of torch before 2.7 tell compiling alone.
     exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
     return torch.jit.is_tracing() or exporting()

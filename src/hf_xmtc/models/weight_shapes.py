@@ -1,4 +1,4 @@
-"""Does a file of weights hold as many labels as its config.json says? Asked before memory is taken for them."""
+"""`check_label_count`: a file of weights must have as many labels as its config.json, checked before memory is taken for them."""
 
 import json
 import os

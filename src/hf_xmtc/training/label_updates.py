@@ -1,7 +1,7 @@
 """Rules that change a label matrix during the backward pass, block of labels by block of labels, without storing its gradient.
 
 The gradient of a block comes as two thin factors, ``left`` (n, B) and ``right`` (B, d), whose product it is (`RowUpdate` in
-`models/label_scorer.py`). Plain descent and the row-wise rule never form that product; Adam forms it for one block at a time.
+`models/label_block_loss.py`). Plain descent and the row-wise rule never form that product; Adam forms it for one block at a time.
 
 The factor of all rules: ``loss_reduction="mean"`` divides a loss by the number of labels and with it every gradient. With
 ``gradient_factor`` = L plain descent multiplies its rate by it, the others divide their epsilon by it, so that a run does not
@@ -21,8 +21,8 @@ from hf_xmtc.models.label_products import add_outer_product, product
 
 __all__ = ["AdamUpdate", "GatheredUpdate", "LabelUpdate", "RowwiseUpdate", "SGDUpdate", "rowwise_step"]
 
-# Numbers in a tile of strided weights: 1 MiB, of which Adam has five at work.
-TILE_NUMBERS = 2**18
+# Elements in a tile of strided weights: 1 MiB, of which Adam has five at work.
+TILE_ELEMENTS = 2**18
 # Where torch has a kernel that does a whole Adam step.
 FUSED_DEVICES = ("cpu", "cuda")
 # Documents per width of a matrix from which the row-wise rule forms gradients. At d = 512 a block of 4,096 labels took, on a busy
@@ -76,8 +76,8 @@ class LabelUpdate:
         raise NotImplementedError
 
     @property
-    def _kept(self) -> float:
-        """What decay leaves of a weight."""
+    def _decay_factor(self) -> float:
+        """Factor of a weight in a step: 1 less its decay."""
         return 1.0 - self.group["lr"] * self.group["weight_decay"]
 
 
@@ -90,7 +90,7 @@ class SGDUpdate(LabelUpdate):
 
     def _update(self, start, stop, rows, bias, left, right):
         rate = self.group["lr"] * self.gradient_factor
-        add_outer_product(rows, left.to(rows.dtype), right.to(rows.dtype), alpha=-rate, beta=self._kept)
+        add_outer_product(rows, left.to(rows.dtype), right.to(rows.dtype), alpha=-rate, beta=self._decay_factor)
         if bias is not None:
             bias.sub_((left.sum(1) * rate).to(bias.dtype))
 
@@ -136,7 +136,7 @@ class RowwiseUpdate(LabelUpdate):
         mean_square = torch.maximum(square, rounding).div_(rows.shape[1] + (bias is not None))
         rates = _rowwise_rates(mean_square, exp_avg_sq, self.state["step"], self.group, self.gradient_factor)
         scaled = left * rates[:, None]  # (n, B)
-        add_outer_product(rows, scaled.to(rows.dtype), right.to(rows.dtype), alpha=-1.0, beta=self._kept)
+        add_outer_product(rows, scaled.to(rows.dtype), right.to(rows.dtype), alpha=-1.0, beta=self._decay_factor)
         if bias is not None:
             bias.sub_(scaled.sum(1).to(bias.dtype))
 
@@ -213,7 +213,7 @@ class AdamUpdate(LabelUpdate):
         if rows.is_contiguous():
             self._step(rows, gradient, moments, decay, dense=True)
         else:
-            width = max(1, TILE_NUMBERS // len(rows))
+            width = max(1, TILE_ELEMENTS // len(rows))
             for tile in zip(*(tensor.split(width, dim=1) for tensor in (rows, gradient, *moments)), strict=True):
                 self._step(tile[0], tile[1], list(tile[2:]), decay, dense=False)
         if bias is not None:

@@ -21,7 +21,7 @@ __all__ = ["MemoryEstimate", "estimate_memory"]
 
 MIB = 2**20
 
-# Bytes of optimizer state per weight, by the name in ``optim``; all others are taken to keep two numbers, as AdamW does.
+# Bytes of optimizer state per weight, by the name in ``optim``; all others are taken to hold two elements, as AdamW does.
 STATE_BYTES = {"sgd": 0, "adagrad": 4, "rmsprop": 4, "lion_32bit": 4, "adamw_torch_8bit": 2, "adamw_bnb_8bit": 2}
 ADAMW_STATE_BYTES = 8
 
@@ -269,7 +269,7 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
             + _scorer_bytes(model, args, documents, num_tokens, gradients=True)
             + _half_copies(model, half)
         )
-    beside = _numbers_beside_encoder(model, documents, num_tokens, args.device.type)
+    beside = _elements_beside_encoder(model, documents, num_tokens, args.device.type)
     num_tokens += getattr(model.config, "num_label_tokens", 0)
     # A layer keeps its input, query, key, value, what attention gives, residual sums, norms and dropout masks: about 11 H a
     # token; and its feed-forward layer before and after the activation.
@@ -288,13 +288,13 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
     return hidden * (3.2 if half else 4) + labels + _half_copies(model, half)
 
 
-def _numbers_beside_encoder(model: nn.Module, documents: int, num_tokens: int, device: str) -> int:
+def _elements_beside_encoder(model: nn.Module, documents: int, num_tokens: int, device: str) -> int:
     """What a family whose encoder reads text and labels keeps and works on beside the encoder's layers."""
     counted = getattr(model.config, "activation_elements_beside_encoder", None)
-    numbers = documents * counted(num_tokens) if counted is not None else 0
+    elements = documents * counted(num_tokens) if counted is not None else 0
     if (attention := getattr(model, "cross_attention", None)) is not None:
-        numbers += attention.working_bytes(documents, num_tokens, model.config.num_read_labels, device) // 4
-    return numbers
+        elements += attention.working_bytes(documents, num_tokens, model.config.num_read_labels, device) // 4
+    return elements
 
 
 def _half_copies(model: nn.Module, half: bool) -> int:
@@ -303,28 +303,28 @@ def _half_copies(model: nn.Module, half: bool) -> int:
 
 
 def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int, num_tokens: int, gradients: bool) -> float:
-    """What the label scorer keeps for its next pass, and what it works on in one block of labels."""
+    """Memory of the label scorer: logits it holds for its next pass, and its work on one block of labels."""
     config, head = model.config, model.label_head
     rows = [matrix.rows for matrix in head.matrices().values()]
     num_labels, row_width = rows[0].shape if rows else (head.num_labels, 1)
     if args.shard_labels:
         documents *= args.world_size  # of all processes
-    stages = config.cornet_num_blocks + 1
-    kept = min(config.label_memory_mib * MIB, 4 * stages * documents * num_labels)
+    num_logits = config.cornet_num_blocks + 1
+    memory = min(config.label_memory_mib * MIB, 4 * num_logits * documents * num_labels)
     width = max([row_width] + ([config.cornet_context_size] if model.cornet is not None else []))
     block = min(head.block_size or suitable_block_size(width, args.device.type), num_labels)
-    # The logits of each stage, their gradients, and what the loss and its derivative need beside them.
-    work = 4 * block * documents * (2 * stages + 3 if gradients else stages + 2)
+    # The logits in front of and behind CorNet's blocks, their gradients, and what the loss and its derivative need beside them.
+    work = 4 * block * documents * (2 * num_logits + 3 if gradients else num_logits + 2)
     # Adam forms the gradient of a block of weights and the root of its second moment, the row-wise rule the gradient alone.
     formed = {"adam_in_backward": 3, "rowwise_in_backward": 1}.get(args.label_optimizer, 0)
     if gradients:
         work += 4 * formed * block * max((matrix.rows.shape[1] for matrix in model.label_matrices().values()), default=0)
-    return kept + work + head.scoring_bytes(documents, num_tokens, gradients)
+    return memory + work + head.scoring_bytes(documents, num_tokens, gradients)
 
 
 def _evaluation_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> float:
     documents, sizes = args.per_device_eval_batch_size, _EncoderSizes.of(model.config)
-    beside = _numbers_beside_encoder(model, documents, num_tokens, args.device.type)
+    beside = _elements_beside_encoder(model, documents, num_tokens, args.device.type)
     # The families of words say themselves what they keep in training; more than that is not alive without gradients.
     num_tokens += getattr(model.config, "num_label_tokens", 0)
     per_token = getattr(model.config, "activation_elements_per_token", None) or 12 * sizes.width + 2 * sizes.inner

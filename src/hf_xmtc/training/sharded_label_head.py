@@ -237,7 +237,7 @@ def shard_labels(model: nn.Module, group: dist.ProcessGroup | None = None) -> La
 
     The rows are those of the group's first process, so that the model need not be the same in all of them. From here on the model
     takes and returns each process's own documents as before, but the loss is that of all processes' documents, and the gradients
-    of all parameters are those for it once DistributedDataParallel has averaged what is not sharded; it is told to leave the
+    of all parameters are those for it once DistributedDataParallel has averaged what is not sharded; it leaves the
     shards alone. Make optimizers afterwards. `load_state_dict` takes the weights of a whole model as well as those of the part.
 
     Args:
