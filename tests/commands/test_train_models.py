@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from test_train import TEXT_FILES
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
 
-import hf_xmtc.commands.train as command
+import hf_xmtc.commands.training_run as run_module
 from hf_xmtc.commands import reopening
 from hf_xmtc.hub.verify import check_model_folder
 from small_corpus import WORDS, make_documents, write_corpus, write_split
@@ -153,7 +153,7 @@ def test_the_check_compares_full_precision_after_training_in_bf16(train, monkeyp
 
 def test_the_finished_folder_is_pushed_with_the_hub_arguments(train, unchecked, monkeypatch, tmp_path):
     pushed = []
-    monkeypatch.setattr(command, "push_folder", lambda *args, **settings: pushed.append((args, settings)) or "the-hub")
+    monkeypatch.setattr(run_module, "push_folder", lambda *args, **settings: pushed.append((args, settings)) or "the-hub")
     hub = {"hub_model_id": "me/tagger", "hub_private_repo": True, "hub_token": "hf_secret", "hub_revision": "longer"}
     told = train(tmp_path / "run", push_to_hub=True, max_steps=1, **hub)
     settings = {"private": True, "token": "hf_secret", "revision": "longer"}

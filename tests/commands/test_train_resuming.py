@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 import hf_xmtc.commands.train as command
+import hf_xmtc.commands.training_run as run_module
 from hf_xmtc.commands import reopening
 from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.training import XMTCTrainer
@@ -150,7 +151,7 @@ def test_ac48_an_interrupted_push_says_that_the_model_is_finished_and_how_to_pus
     def ctrl_c(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "push_folder", ctrl_c)
+    monkeypatch.setattr(run_module, "push_folder", ctrl_c)
     with pytest.raises(SystemExit) as stopped:
         train(tmp_path / "run", num_train_epochs=1, push_to_hub=True, hub_model_id="me/tagger")
     assert stopped.value.code == 130
@@ -162,7 +163,7 @@ def test_a_full_disk_while_a_finished_model_is_pushed_asks_for_no_second_trainin
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(command, "push_folder", full)
+    monkeypatch.setattr(run_module, "push_folder", full)
     with pytest.raises(SystemExit, match=r"The model is finished in .*/run, but was not published: .*No space left"):
         train(tmp_path / "run", num_train_epochs=1, push_to_hub=True)
 
@@ -181,12 +182,12 @@ def test_a_run_killed_while_it_replaced_its_only_checkpoint_goes_on(train, unche
 # ---- after training ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["_evaluate", "check_folder"])
+@pytest.mark.parametrize("place", ["TrainingRun._evaluate", "check_folder"])
 def test_ac77_a_run_that_is_stopped_after_training_only_repeats_what_follows(
     train, unchecked, monkeypatch, finished, tmp_path, place
 ):
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(command, place, power_cut)
+        patch.setattr(f"hf_xmtc.commands.training_run.{place}", power_cut)
         train(tmp_path / "run")
     assert not (tmp_path / "run" / "metrics.json").exists()
     with monkeypatch.context() as patch:
@@ -202,7 +203,7 @@ def test_ac77_a_stop_between_training_and_its_last_word_trains_no_step_again(
     train, unchecked, monkeypatch, stop_in_training, finished, tmp_path
 ):
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(command, "keep_trained", power_cut)
+        patch.setattr(run_module, "keep_trained", power_cut)
         train(tmp_path / "run")
     stop_in_training(12, power_cut)
     assert "Resuming from checkpoint-12." in train(tmp_path / "run")
@@ -213,7 +214,7 @@ def test_ac72_a_damaged_trained_model_is_said_and_training_goes_on_from_the_chec
     train, unchecked, monkeypatch, finished, tmp_path
 ):
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(command, "_evaluate", power_cut)
+        patch.setattr(run_module.TrainingRun, "_evaluate", power_cut)
         train(tmp_path / "run", averaging_start_epoch=0, load_best_model_at_end=False)
     trained = tmp_path / "run" / "checkpoints" / "trained"
     weights = (trained / "model.safetensors").read_bytes()

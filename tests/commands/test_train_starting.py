@@ -11,7 +11,7 @@ from test_train_resuming import Interrupted, power_cut
 from transformers import AutoModel, pipeline
 
 from hf_xmtc.commands import reopening
-from hf_xmtc.commands.model_building import follow_starting_model
+from hf_xmtc.commands.model_building import with_starting_model
 from hf_xmtc.commands.recipe import DataArguments, ModelArguments, Recipe, parse_recipe
 from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments
 from small_corpus import WORDS, make_documents, write_split
@@ -104,11 +104,10 @@ def test_the_folder_says_what_it_started_from_and_has_the_tokenizer_of_that_mode
 def test_the_recipe_of_the_model_goes_with_it(gone_on, old):
     for folder in (old, gone_on[0]):
         again = parse_recipe(["--config", str(folder / "recipe.json"), "--model", str(folder), "--dataset", "demo"])
-        follow_starting_model(again)
-        again.check()
+        with_starting_model(again).check()
     again = parse_recipe(["--config", str(old / "recipe.json"), "--model", str(folder), "--dataset", "demo"])
     with pytest.raises(ValueError, match="others were given: vocab_size=500000; min_document_frequency=1; word_splitting"):
-        follow_starting_model(again)
+        with_starting_model(again)
 
 
 def test_new_labels_start_at_their_frequency_and_known_ones_keep_their_bias(
@@ -184,20 +183,20 @@ def test_settings_that_the_model_does_not_have_are_refused_in_one_message(train,
 def test_a_recipe_made_in_python_takes_what_is_no_default_for_given(old):
     training = XMTCTrainingArguments(output_dir="", use_cpu=True)
     recipe = Recipe(ModelArguments(model=str(old)), DataArguments(), training)
-    follow_starting_model(recipe)
+    recipe = with_starting_model(recipe)
     assert (recipe.model.cornet_context_size, recipe.data.max_length_tokens) == (4, 8)
-    follow_starting_model(recipe)  # now they are given, and the model's own
+    with_starting_model(recipe)  # now they are given, and the model's own
     with pytest.raises(ValueError, match=r"others were given: cornet_context_size=5 \(the model has 4\)\."):
-        follow_starting_model(Recipe(ModelArguments(model=str(old), cornet_context_size=5), DataArguments(), training))
+        with_starting_model(Recipe(ModelArguments(model=str(old), cornet_context_size=5), DataArguments(), training))
 
 
 def test_model_is_no_short_form_of_model_family():
     with pytest.raises(ValueError, match="'laco' names a family and no trained model. Did you mean --model_family laco"):
-        follow_starting_model(parse_recipe(["--model", "laco", "--dataset", "demo"]))
+        with_starting_model(parse_recipe(["--model", "laco", "--dataset", "demo"]))
     with pytest.raises(ValueError, match="--model laco without a data set. Add --dataset"):
         parse_recipe(["--model", "laco"])
     with pytest.raises(ValueError, match="model_revision='main', but no model was named"):
-        follow_starting_model(parse_recipe(["--model_revision", "main"]))
+        with_starting_model(parse_recipe(["--model_revision", "main"]))
     chosen = parse_recipe(["--model=old", "--dataset", "demo", "--model_family", "laco"])
     assert (chosen.model.model, chosen.model.model_family) == ("old", "laco") and "model_family" in chosen.choices
 

@@ -1,5 +1,6 @@
 """Tokenizer and model of a training run, and whether they fit into memory."""
 
+import copy
 import dataclasses
 import logging
 import os
@@ -22,7 +23,7 @@ from .processes import say
 from .recipe import Recipe
 from .starting_model import StartingModel
 
-__all__ = ["build_model", "build_tokenizer", "follow_starting_model", "initialize_labels", "refuse_too_large"]
+__all__ = ["build_model", "build_tokenizer", "initialize_labels", "refuse_too_large", "with_starting_model"]
 
 logger = logging.getLogger(__name__)
 
@@ -178,11 +179,11 @@ def _model_on_backbone(model_class, recipe: Recipe, settings: dict, tokenizer, o
         return model_class(model_class.config_class.for_backbone(backbone_config, tokenizer, **settings))
 
 
-def follow_starting_model(recipe: Recipe) -> None:
-    """Open what ``recipe.model.model`` names, if anything, and let the recipe say what the model is.
+def with_starting_model(recipe: Recipe) -> Recipe:
+    """The recipe with the settings of the trained model that ``recipe.model.model`` names; as it is where that names none.
 
     Raises:
-        OSError: If it cannot be opened.
+        OSError: If the model cannot be opened.
         ValueError: If it cannot be opened, or settings were given that it does not have.
     """
     chosen, data = recipe.model, recipe.data
@@ -191,17 +192,18 @@ def follow_starting_model(recipe: Recipe) -> None:
             raise ValueError(
                 f"model_revision={chosen.model_revision!r}, but no model was named. Add --model HUB_ID, or leave it out."
             )
-        return
+        return recipe
     start = StartingModel.from_pretrained(chosen.model, chosen.model_revision)
     choices = _choices(recipe)
     start.refuse_other_settings({name: value for name, value in (vars(chosen) | vars(data)).items() if name in choices})
-    chosen.start, config = start, start.config
-    chosen.model_family = config.model_type
+    config, chosen, data = start.config, copy.copy(chosen), copy.copy(data)
+    chosen.start, chosen.model_family = start, config.model_type
     chosen.cornet_num_blocks, chosen.cornet_context_size = config.cornet_num_blocks, config.cornet_context_size
     chosen.num_cls_tokens = getattr(config, "num_cls_tokens", type(chosen).num_cls_tokens)
     chosen.backbone = chosen.backbone_revision = chosen.backbone_num_layers = None
     if "max_length_tokens" not in choices:
         data.max_length_tokens = start.max_length_tokens or data.max_length_tokens
+    return dataclasses.replace(recipe, model=chosen, data=data)
 
 
 def _choices(recipe: Recipe) -> Collection[str]:

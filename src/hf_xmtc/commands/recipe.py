@@ -75,7 +75,7 @@ class ModelArguments:
     """Which model to train.
 
     Attributes:
-        start: What ``model`` names, once it is opened (`follow_starting_model`).
+        start: What ``model`` names, once it is opened (`with_starting_model`).
     """
 
     start: ClassVar[StartingModel | None] = None

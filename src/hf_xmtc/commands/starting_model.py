@@ -99,7 +99,7 @@ class StartingModel:
             ValueError: If the model has no room for so many.
         """
         config, labels = copy.deepcopy(self.config), self._with_metadata(labels)
-        config.refuse_without_room(len(labels))
+        config.check_num_labels(len(labels))
         config.forget_label_names()
         config.num_labels, config.label_names = len(labels), labels
         for name in TUNED_FIELDS:

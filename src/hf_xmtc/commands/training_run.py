@@ -1,0 +1,244 @@
+"""`TrainingRun`: a training run from data to model folder, in four phases."""
+
+import copy
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.trainer_utils import PredictionOutput
+from transformers.training_args import ParallelMode
+
+from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, summarize_statistics, tokenize_dataset
+from hf_xmtc.hub import push_folder
+from hf_xmtc.training import XMTCTrainer
+from hf_xmtc.training.checkpoint_files import checkpoints_in
+from hf_xmtc.training.label_sharding import num_parameters
+
+from .advice import advice_on
+from .closing_words import closing_words, words_on_thresholds
+from .data_loading import content_digest, load_data, refuse_useless_splits
+from .document_limits import rows_in_data
+from .json_files import write_json
+from .model_building import build_model, build_tokenizer, initialize_labels, refuse_too_large
+from .output_folder import DATA_DIGEST, OutputFolder
+from .picture_and_card import write_picture_and_card
+from .processes import peak_memory_mb, say
+from .publishing import explain_failed_push
+from .recipe import Recipe
+from .reopening import check_folder, score_some
+from .trained_state import keep_trained, restore_trained
+
+__all__ = ["TrainingRun"]
+
+logger = logging.getLogger(__name__)
+
+# Of a Trainer's metrics those that are no fractions or counts of the documents.
+NO_METRICS = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
+
+
+class TrainingRun:
+    """One run: `prepare_data`, `prepare_model`, `fit`, `evaluate_and_save`, in this order.
+
+    Attributes:
+        recipe: Model, data and training settings; nothing here changes them.
+        args: The training settings for the Trainer: checkpoints go into the folder, and the Trainer pushes nothing itself.
+        data: The splits, with their label ids.
+        info: Their labels.
+        tokenizer: The model's tokenizer.
+        tokenized: The splits as token ids, with candidates where the model scores candidates.
+        generator: What finds candidates; None for models that score all labels.
+        trainer: The Trainer, with the model.
+        metrics: Metrics by split, and under ``train`` what training cost.
+    """
+
+    def __init__(self, recipe: Recipe, folder: OutputFolder, trainer_class: type[XMTCTrainer]):
+        self.recipe, self.folder, self.trainer_class = recipe, folder, trainer_class
+        self.args = copy.copy(recipe.training)
+        self.args.output_dir = str(folder.checkpoints)
+        # The Trainer would push its checkpoints while it trains, as hub_strategy and hub_always_push say, which therefore have no
+        # effect here; the finished folder is what others want.
+        self.args.push_to_hub = False
+        self.generator, self.metrics, self._candidate_metrics = None, {}, {}
+
+    def prepare_data(self) -> None:
+        """Load and tokenize the data, and find candidates for models that score candidates.
+
+        Raises:
+            ValueError: If the data cannot be used.
+            MemoryError: If the model cannot be trained in the free memory.
+        """
+        recipe, args, limit = self.recipe, self.args, self.recipe.data.max_length_tokens
+        with args.main_process_first(desc="loading the data"):
+            self.data = load_data(recipe)
+            self.info = label_info_of(self.data)
+            self.tokenizer = build_tokenizer(recipe, self.data)
+            self.tokenized, num_cut = tokenize_dataset(self.data, self.tokenizer, limit)
+        statistics = dataset_statistics(self.data)
+        say(args, summarize_statistics(statistics))
+        for split, count in num_cut.items():
+            say(args, f"{split}: {count:,} of {len(self.data[split]):,} documents are cut at {limit} tokens.")
+        refuse_useless_splits(statistics, args)
+        refuse_too_large(recipe, self.info, self.tokenizer)
+        for sentence in advice_on(recipe, self.info.num_labels, self.data):
+            say(args, sentence)
+        if recipe.model.num_candidates:
+            self._add_candidates(recipe.model.num_candidates)
+
+    def _add_candidates(self, num_candidates: int) -> None:
+        from .candidate_columns import add_candidates  # not at the top: other models do without scikit-learn
+
+        if num_candidates >= self.info.num_labels:
+            raise ValueError(
+                f"num_candidates={num_candidates}, but the data have {self.info.num_labels} labels, so every label would be a candidate. "
+                "Leave it out: the model then reads them all. (A trained model keeps its own: give it data with more labels.)"
+            )
+        unseen = self.info.num_labels if self.args.ignore_unseen_labels else None
+        with self.args.main_process_first(desc="finding candidates"):
+            self.tokenized, self.generator, self._candidate_metrics = add_candidates(
+                self.data, self.tokenized, self.info, num_candidates, unseen
+            )
+
+    def prepare_model(self) -> None:
+        """Take the output folder, build the model and give its labels their start.
+
+        Raises:
+            FileExistsError: If the folder holds a run of other settings.
+        """
+        args = self.args
+        # The other processes look only after the main one has written, or they could meet a half-written folder.
+        with args.main_process_first(local=False, desc="taking the output folder"):
+            self._resumes = self.folder.claim(self.settings())
+            if args.should_save:
+                self.folder.begin(self.settings())
+        transformers.set_seed(args.seed)
+        model = build_model(self.recipe, self.info, self.tokenizer)
+        initialize_labels(self.recipe, model, self.tokenizer, self.data["train"], self.info)
+        self.trainer = self.trainer_class(
+            model,
+            args,
+            train_dataset=self.tokenized["train"],
+            eval_dataset=self.tokenized.get("validation"),
+            processing_class=self.tokenizer,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The recipe and the facts of the data, as recipe.json has them."""
+        info = self.info
+        return {
+            **self.recipe.to_dict(),
+            "dataset_name": info.source,
+            "dataset_license": info.license,
+            "dataset_repo_id": self.recipe.data.dataset_repo_id,
+            "dataset_language": info.language,
+            "validation_carved": info.validation_carved,
+            "dataset_fingerprint": info.fingerprint,
+            DATA_DIGEST: content_digest(self.data, info),
+            "processes": self.args.world_size,
+        }
+
+    def fit(self) -> None:
+        """Train, from the last whole checkpoint where there is one; nothing where training had ended before."""
+        trainer = self.trainer
+        costs = restore_trained(trainer, self.folder.trained)
+        if costs is None:
+            trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
+            costs = self._costs()
+            keep_trained(trainer, costs, self.folder.trained)
+        else:
+            say(self.args, "Training had ended before; what follows it is repeated.")
+        self.metrics["train"] = costs
+
+    def _costs(self) -> dict[str, float]:
+        """What training cost, all parts of an interrupted run together."""
+        trainer = self.trainer
+        seconds, epochs = trainer.training_seconds, trainer.state.epoch or 0.0
+        return {
+            "seconds": round(seconds, 1),
+            "documents_per_second": round(len(trainer.train_dataset) * epochs / seconds, 1),
+            "peak_memory_mb": peak_memory_mb(self.args.device),
+            "epochs": round(epochs, 3),
+            "steps": trainer.state.global_step,
+            "processes": self.args.world_size,
+            "parameters": num_parameters(trainer.model),
+        }
+
+    def evaluate_and_save(self) -> None:
+        """Tune what is tuned on validation, evaluate, write the folder, reopen it, and publish it where that was asked for."""
+        self._tune()
+        predictions = {split: self._evaluate(split) for split in ("validation", "test") if split in self.tokenized}
+        if self.args.measure_training_split:
+            self._evaluate("train")
+        self.metrics = {
+            split: {**self.metrics[split], **self._candidate_metrics.get(split, {})}
+            for split in ("validation", "test", "train")
+            if split in self.metrics
+        }
+        # In all processes, because each may hold a part of the labels.
+        self.trainer.save_model(str(self.folder.path))
+        checked = score_some(self.trainer, self.tokenized)
+        if self.args.should_save:
+            self._write_folder(predictions)
+            check_folder(self.folder.path, checked, self.data, self.info, as_candidates=self.generator is not None)
+            self.folder.finish(self.metrics)
+            if self.recipe.training.push_to_hub:
+                self._push()
+        if self.args.parallel_mode == ParallelMode.DISTRIBUTED:
+            torch.distributed.barrier()
+        say(self.args, closing_words(self.folder.path, self.metrics))
+
+    def _tune(self) -> None:
+        args, trainer = self.args, self.trainer
+        if args.tune_generator_share:
+            from .candidate_columns import mix_with_generator
+
+            message, of_model = mix_with_generator(trainer, self.tokenized)
+            for split, values in of_model.items():
+                self._candidate_metrics.setdefault(split, {}).update(values)
+            self.metrics["train"]["generator_share"] = trainer.model.config.generator_share
+            say(args, message)
+        if args.tune_threshold != "none":
+            trainer.tune_thresholds(self.tokenized["validation"])
+            counts = label_counts(self.data["validation"], self.info.num_labels)
+            say(args, words_on_thresholds(trainer.model, counts))
+
+    def _evaluate(self, split: str) -> PredictionOutput:
+        """Predict a split and add its metrics."""
+        output = self.trainer.predict(self.tokenized[split], metric_key_prefix=split)
+        named = {name.removeprefix(f"{split}_"): value for name, value in output.metrics.items()}
+        values = {name: value for name, value in named.items() if name not in NO_METRICS}
+        self.metrics[split] = {**self.metrics.get(split, {}), **values}
+        return output
+
+    def _write_folder(self, predictions: dict[str, PredictionOutput]) -> None:
+        folder, info, history = self.folder, self.info, self.trainer.state.log_history
+        if self.generator is not None:
+            self.generator.save_pretrained(folder.path)
+        for split, output in predictions.items():
+            top_scores, top_labels = (array[:, : self.args.eval_top_k] for array in output.predictions[:2])
+            rows = rows_in_data(self.data[split])
+            folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
+        write_json(folder.path / "training_log.json", history)
+        title = f"{self.recipe.model.model_family} on {info.source}"
+        write_picture_and_card(folder.path, history, title, self.metrics)
+
+    def _push(self) -> None:
+        args, path = self.recipe.training, self.folder.path
+        with explain_failed_push(path, args):
+            url = push_folder(
+                path,
+                args.hub_model_id or path.name,
+                private=bool(args.hub_private_repo),
+                token=args.hub_token,
+                revision=args.hub_revision,
+            )
+        say(args, f"Pushed to {url}.")
+
+    def run(self) -> Path:
+        """All four phases; returns the model folder."""
+        self.prepare_data()
+        self.prepare_model()
+        self.fit()
+        self.evaluate_and_save()
+        return self.folder.path
