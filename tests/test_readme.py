@@ -30,7 +30,7 @@ EXAMPLES = {
     "write_data": "import pandas",
     "train": "XMTCTrainer(",
     "label_head": "LabelHead(",
-    "words_family": "AttentionXMLConfig.for_tokenizer",
+    "words_family": "XMLCNNConfig.for_tokenizer",
     "explain": "tagger.explain(",
     "label_sets": 'threshold="model"',
     "label_pairs": "conditional_probabilities",

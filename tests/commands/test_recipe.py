@@ -20,7 +20,7 @@ def write(tmp_path):
 
 def test_without_arguments_the_demo_model_is_trained():
     recipe = parse_recipe([])
-    assert (recipe.model.model_family, recipe.data.dataset, recipe.model.cornet_num_blocks) == ("bertxml", "demo", 2)
+    assert (recipe.model.model_family, recipe.data.dataset, recipe.model.cornet_num_blocks) == ("bertxml", "demo", 0)
     assert recipe.training.output_dir == "outputs/demo-bertxml"
     # Processes join on a machine without accelerator only if training is told to use the CPU.
     assert recipe.training.use_cpu == (not torch.accelerator.is_available())
@@ -75,7 +75,7 @@ def test_families_have_cornet_as_is_usual_for_them():
         name: parse_recipe(["--model_family", name]).model.cornet_num_blocks
         for name in ("bertxml", "xmlcnn", "laco", "seqtag")
     }
-    assert found == {"bertxml": 2, "xmlcnn": 2, "laco": 0, "seqtag": 0}
+    assert found == {"bertxml": 0, "xmlcnn": 2, "laco": 0, "seqtag": 0}
 
 
 def test_layers_of_a_backbone_that_was_not_named_are_refused():
@@ -294,7 +294,7 @@ def test_the_recipe_lists_choices_without_paths_and_secrets(tmp_path):
     arguments = ["--dataset", str(tmp_path / "corpus"), "--output_dir", str(tmp_path / "out"), "--optim", "sgd"]
     hub = ["--push_to_hub", "--hub_model_id", "me/secret", "--hub_revision", "branch", "--hub_token", "hf_secret"]
     settings = parse_recipe([*arguments, *hub, "--logging_steps", "3"]).to_dict()
-    assert (settings["dataset"], settings["optim"], settings["learning_rate"]) == ("corpus", "sgd", 0.001)
+    assert (settings["dataset"], settings["optim"], settings["learning_rate"]) == ("corpus", "sgd", 0.002)
     text = json.dumps(settings)
     assert str(tmp_path) not in text and "secret" not in text and "hub" not in text
     # What follows from other arguments, or says nothing about the result, is not listed.
@@ -338,3 +338,30 @@ def test_the_recipe_json_of_a_model_folder_is_a_recipe(tmp_path):
 def test_limits_that_leave_no_document_are_refused(name, limit):
     with pytest.raises(ValueError, match=f"{name}={limit}, but .* at least 1 document. Leave it out to take all"):
         parse_recipe([f"--{name}", limit])
+
+
+def test_bertxml_from_scratch_has_defaults_of_its_own():
+    def settings(*options):
+        recipe = parse_recipe([*options])
+        training = recipe.training
+        return (
+            recipe.model.cornet_num_blocks,
+            recipe.data.max_length_tokens,
+            training.learning_rate,
+            training.num_train_epochs,
+            training.averaging_start_epoch,
+        )
+
+    assert settings() == (0, 200, 2e-3, 8.0, 2)
+    assert settings("--learning_rate", "0.001", "--cornet_num_blocks", "2") == (2, 200, 1e-3, 8.0, 2)
+    # What is chosen beside them decides with them.
+    assert settings("--eval_strategy", "no", "--load_best_model_at_end", "False") == (0, 200, 2e-3, 8.0, None)
+    assert settings("--cornet_context_size", "8") == (2, 200, 2e-3, 8.0, 2)
+    for others in (["--model_family", "xmlcnn"], ["--backbone", "encoder"]):
+        assert settings(*others) == (2, 128, 1e-3, 7.0, None)
+
+
+def test_a_recipe_file_says_all_of_its_run(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("dataset: demo\n")
+    recipe = parse_recipe(["--config", str(tmp_path / "recipe.yaml")])
+    assert (recipe.training.learning_rate, recipe.data.max_length_tokens) == (1e-3, 128)

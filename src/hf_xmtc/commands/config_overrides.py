@@ -9,10 +9,17 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
-__all__ = ["SAID_BY_DATA", "field_names", "hint", "read_overrides", "refuse_unknown_overrides"]
+__all__ = ["SAID_BY_DATA", "USUAL_NAMES", "field_names", "hint", "read_overrides", "refuse_unknown_overrides"]
 
 
 PYTHON_WORDS = {"True": True, "False": False, "None": None}
+# What other programs call some options; nothing is written nearly so.
+USUAL_NAMES = {
+    "batch_size": "per_device_train_batch_size",
+    "epochs": "num_train_epochs",
+    "lr": "learning_rate",
+    "max_length": "max_length_tokens",
+}
 # What a config takes and nobody has to give.
 SAID_BY_DATA = dict.fromkeys(
     ("num_labels", "label_names", "labels_digest", "id2label", "label2id"),

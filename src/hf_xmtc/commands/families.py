@@ -36,7 +36,13 @@ FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
 # Settings of `hf-xmtc train` for a family's own encoder, where neither a recipe file nor the command line names them. Chosen on validation
 # (scripts/results/small-recipes.md).
 FROM_SCRATCH: dict[str, dict[str, Any]] = {
-    "bertxml": {"learning_rate": 2e-3, "num_train_epochs": 8.0, "averaging_start_epoch": 2, "max_length_tokens": 200}
+    "bertxml": {
+        "cornet_num_blocks": 0,
+        "learning_rate": 2e-3,
+        "num_train_epochs": 8.0,
+        "averaging_start_epoch": 2,
+        "max_length_tokens": 200,
+    }
 }
 
 
@@ -45,11 +51,13 @@ def default_recipe(family: str, choices: Collection[str]) -> dict[str, Any]:
 
     Args:
         family: Model family.
-        choices: Names of the settings that were given; weight averaging acts at evaluations, so it stays out where they are chosen.
+        choices: Names of the settings that were given. Weight averaging acts at evaluations, so it stays out where they are chosen;
+            so does "no CorNet" where its width is.
     """
     settings = {name: value for name, value in FROM_SCRATCH.get(family, {}).items() if name not in choices}
-    if "eval_strategy" in choices:
-        settings.pop("averaging_start_epoch", None)
+    for name, with_choice in (("averaging_start_epoch", "eval_strategy"), ("cornet_num_blocks", "cornet_context_size")):
+        if with_choice in choices:
+            settings.pop(name, None)
     return settings
 
 

@@ -12,7 +12,7 @@ from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
 from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unused_arguments
 
-from .config_overrides import SAID_BY_DATA, field_names, hint, read_overrides, refuse_unknown_overrides
+from .config_overrides import SAID_BY_DATA, USUAL_NAMES, field_names, hint, read_overrides, refuse_unknown_overrides
 from .families import FAMILIES, FROM_SCRATCH, default_recipe, family_named
 from .recipe_checks import check_compatibility
 from .recipe_file import read_recipe_file
@@ -61,13 +61,6 @@ SAID_ELSEWHERE = (
     "hub_strategy",
     "hub_always_push",
 )
-# What other programs call some options; nothing is written nearly so.
-USUAL_NAMES = {
-    "batch_size": "per_device_train_batch_size",
-    "epochs": "num_train_epochs",
-    "lr": "learning_rate",
-    "max_length": "max_length_tokens",
-}
 
 
 @dataclass
@@ -101,7 +94,10 @@ class ModelArguments:
     backbone_revision: str | None = field(default=None, metadata={"help": "Revision of the encoder on the Hub."})
     backbone_num_layers: int | None = field(default=None, metadata={"help": "Keep only the encoder's first layers."})
     cornet_num_blocks: int | None = field(
-        default=None, metadata={"help": "CorNet blocks, 0 for none; by default 2, and 0 for LACO and SeqTag."}
+        default=None,
+        metadata={
+            "help": "CorNet blocks, 0 for none; by default 2, and 0 for LACO, SeqTag and bertxml without --config and --backbone."
+        },
     )
     cornet_context_size: int = field(default=1000, metadata={"help": "Width of a CorNet block."})
     num_cls_tokens: int = field(default=5, metadata={"help": "CLS tokens in front of every text."})
