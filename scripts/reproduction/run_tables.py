@@ -14,6 +14,7 @@ import importlib.util
 import itertools
 import json
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -273,8 +274,8 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) 
         "row": row.name,
         "seed": seed if row.seeded else None,
         "metrics": metrics,
-        # On a CPU scripts/train.py gives its single process one thread per core.
-        "train": {"threads": usable_cores(), **train},
+        # On a CPU scripts/train.py gives its single process one thread per core, unless the environment says otherwise.
+        "train": {"threads": int(os.environ.get("OMP_NUM_THREADS") or usable_cores()), **train},
         "validation_curve": [
             {
                 "step": entry["step"],

@@ -61,6 +61,8 @@ def disk_error(error: BaseException, *places: str | os.PathLike) -> OSError | No
     """
     number, path, text = _number(error), _path(error), str(error)
     output, *others = [Path(place).absolute() for place in places]
+    if "/torch_" in text:  # shared memory of processes that load data, which is no disk
+        return None
     full = number in (errno.ENOSPC, errno.EDQUOT) or any(sign in text for sign in _FULL)
     if full or any(sign in text for sign in _TORCH_CANNOT_WRITE):
         said = _about_file(path or output, full) if path or not others else _about_disks([output, *others], full, text)
@@ -76,8 +78,9 @@ def disk_error(error: BaseException, *places: str | os.PathLike) -> OSError | No
     if not forbidden:
         return None
     reason = "its file system is read-only" if number == errno.EROFS else "this user may not read or write there"
+    said = "" if path else f" (It was: {error})"
     remedy = "Choose another --output_dir" if path or output in forbidden else "Name another place (HF_HOME, TMPDIR)"
-    return OSError(f"{' and '.join(map(str, forbidden))} cannot be used: {reason}. {remedy}, or change the rights.")
+    return OSError(f"{' and '.join(map(str, forbidden))} cannot be used: {reason}. {remedy}, or change the rights.{said}")
 
 
 @contextlib.contextmanager
@@ -97,9 +100,10 @@ def _about_file(path: Path, full: bool) -> str:
     free = _free(path)
     reason = "The disk is full" if full or free < _LITTLE else "The disk refuses"
     said = f"{reason}: {path} could not be written ({_mebibytes(free)} are free on its disk)."
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
-    if files:
-        said += f" The newest file in it is {max(files, key=lambda file: file.stat().st_mtime_ns).name}."
+    with contextlib.suppress(OSError):  # a file may vanish meanwhile
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
+        if files:
+            said += f" The newest file in it is {max(files, key=lambda file: file.stat().st_mtime_ns).name}."
     return said
 
 

@@ -356,7 +356,9 @@ def test_bertxml_from_scratch_has_defaults_of_its_own():
     assert settings("--learning_rate", "0.001", "--cornet_num_blocks", "2") == (2, 200, 1e-3, 8.0, 2)
     # What is chosen beside them decides with them.
     assert settings("--eval_strategy", "no", "--load_best_model_at_end", "False") == (0, 200, 2e-3, 8.0, None)
+    assert settings("--num_train_epochs", "1") == (0, 200, 2e-3, 1.0, None)
     assert settings("--cornet_context_size", "8") == (2, 200, 2e-3, 8.0, 2)
+    assert settings("--config_overrides", "hidden_size=768") == (2, 128, 1e-3, 7.0, None)
     for others in (["--model_family", "xmlcnn"], ["--backbone", "encoder"]):
         assert settings(*others) == (2, 128, 1e-3, 7.0, None)
 

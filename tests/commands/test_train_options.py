@@ -6,7 +6,7 @@ import pytest
 from transformers import TrainingArguments
 
 from hf_xmtc.commands import train_options
-from hf_xmtc.commands.recipe import DataArguments, ModelArguments
+from hf_xmtc.commands.recipe import DataArguments, ModelArguments, parse_recipe
 from hf_xmtc.commands.train import main
 from hf_xmtc.commands.train_options import PAGE, option_parser
 from hf_xmtc.commands.write_train_help import page_of_options
@@ -85,3 +85,8 @@ def test_an_option_in_use_that_transformers_no_longer_has_is_noticed(monkeypatch
     monkeypatch.setitem(train_options._IN_USE, "gone", "Nothing.")
     with pytest.raises(KeyError, match="gone"):
         option_parser(ModelArguments, DataArguments, XMTCTrainingArguments)
+
+
+def test_the_beginning_of_an_option_is_not_taken_for_it():
+    with pytest.raises(ValueError, match="does not know --num_train_epoch 1. Did you mean 'num_train_epochs'"):
+        parse_recipe(["--num_train_epoch", "1"])

@@ -20,7 +20,7 @@ from hf_xmtc.models.modeling_xmlcnn import XMLCNNForXMTC
 from hf_xmtc.models.modeling_xmlrnn import XMLRNNForXMTC
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
-__all__ = ["FAMILIES", "FROM_SCRATCH", "default_recipe", "family_named"]
+__all__ = ["FAMILIES", "FROM_SCRATCH", "SIZES", "default_recipe", "family_named"]
 
 FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
     AttentionXMLConfig.model_type: (AttentionXMLConfig, AttentionXMLForXMTC),
@@ -33,7 +33,7 @@ FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
 }
 
 
-# Settings of `hf-xmtc train` for a family's own encoder, where neither a recipe file nor the command line names them. Chosen on validation
+# Settings of `hf-xmtc train` for a family's own encoder in its usual sizes, where neither a recipe file nor the command line names them. Chosen on validation
 # (scripts/results/small-recipes.md).
 FROM_SCRATCH: dict[str, dict[str, Any]] = {
     "bertxml": {
@@ -46,18 +46,23 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {
 }
 
 
+# Fields of a config for which these settings were not chosen.
+SIZES = {"hidden_size", "num_hidden_layers", "intermediate_size"}
+
+
 def default_recipe(family: str, choices: Collection[str]) -> dict[str, Any]:
     """Those settings of `FROM_SCRATCH` that nobody has chosen.
 
     Args:
         family: Model family.
-        choices: Names of the settings that were given. Weight averaging acts at evaluations, so it stays out where they are chosen;
-            so does "no CorNet" where its width is.
+        choices: Names of the settings that were given. Weight averaging starts in an epoch and acts at evaluations, so it stays out where
+            they are chosen; so does "no CorNet" where its width is.
     """
     settings = {name: value for name, value in FROM_SCRATCH.get(family, {}).items() if name not in choices}
-    for name, with_choice in (("averaging_start_epoch", "eval_strategy"), ("cornet_num_blocks", "cornet_context_size")):
-        if with_choice in choices:
-            settings.pop(name, None)
+    if not {"eval_strategy", "num_train_epochs", "max_steps"}.isdisjoint(choices):
+        settings.pop("averaging_start_epoch", None)
+    if "cornet_context_size" in choices:
+        settings.pop("cornet_num_blocks", None)
     return settings
 
 

@@ -53,7 +53,9 @@ class PredictArguments:
 
 def option_parser() -> argparse.ArgumentParser:
     """A parser with an option for each field of `PredictArguments`, as transformers' `HfArgumentParser` makes them."""
-    parser = argparse.ArgumentParser(prog="hf-xmtc predict", description="Tag a file of texts with a trained model.")
+    parser = argparse.ArgumentParser(
+        prog="hf-xmtc predict", description="Tag a file of texts with a trained model.", allow_abbrev=False
+    )
     types = get_type_hints(PredictArguments)
     for entry in fields(PredictArguments):
         names = dict.fromkeys((f"--{entry.name}", f"--{entry.name.replace('_', '-')}"))

@@ -13,7 +13,7 @@ from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
 from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unused_arguments
 
 from .config_overrides import SAID_BY_DATA, USUAL_NAMES, field_names, hint, read_overrides, refuse_unknown_overrides
-from .families import FAMILIES, FROM_SCRATCH, default_recipe, family_named
+from .families import FAMILIES, FROM_SCRATCH, SIZES, default_recipe, family_named
 from .recipe_checks import check_compatibility
 from .recipe_file import read_recipe_file
 from .starting_model import TOKENIZER_OPTIONS, StartingModel
@@ -357,7 +357,8 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
             else f"--model {chosen.model} without a data set"
         )
         raise ValueError(f"{where}. Add --dataset FOLDER_OR_HUB_ID, or --dataset demo for the shipped one.")
-    if not (path or chosen.backbone or chosen.model):
+    other_sizes = not SIZES.isdisjoint(read_overrides(chosen.config_overrides))
+    if not (path or chosen.backbone or chosen.model or other_sizes):
         vars(chosen).update(default_recipe(chosen.model_family, choices))
     return Recipe(*parser.parse_dict(vars(chosen), allow_extra_keys=True), choices=frozenset(choices))
 

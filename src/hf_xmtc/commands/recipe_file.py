@@ -14,6 +14,7 @@ RECORDED = (
     "dataset_name",
     "dataset_repo_id",
     "document_sample",
+    "model_digest",
     "processes",
     "validation_carved",
 )

@@ -2,12 +2,14 @@
 
 import copy
 import os
+import zlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import LARGE_INTEGER
-from transformers.utils import cached_file
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
@@ -70,6 +72,21 @@ class StartingModel:
             tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
         recipe = cached_file(name, "recipe.json", revision=revision, _raise_exceptions_for_missing_entries=False)
         return cls(name, revision, config, tokenizer, read_json_object(recipe) if recipe else {})
+
+    def digest(self) -> str:
+        """A checksum of its weights, config and labels: what a resumed run must have started from too."""
+        names = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
+        files = [
+            cached_file(self.name, name, revision=self.revision, _raise_exceptions_for_missing_entries=False)
+            for name in names
+        ]
+        folder = Path(next(file for file in files if file)).parent
+        checksum = zlib.crc32(f"{self.config.to_json_string()}{self.config.label_names.digest()}".encode())
+        for weights in sorted(folder.glob("*.safetensors")):
+            with open(weights, "rb") as file:
+                while part := file.read(2**22):
+                    checksum = zlib.crc32(part, checksum)
+        return f"{checksum:08x}"
 
     @property
     def settings(self) -> dict[str, Any]:

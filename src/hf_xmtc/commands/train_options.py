@@ -82,7 +82,7 @@ def option_parser(*settings_classes: type) -> argparse.ArgumentParser:
     import torch
     from transformers import HfArgumentParser
 
-    parser = HfArgumentParser(settings_classes, prog="hf-xmtc train", usage=_USAGE, add_help=False)
+    parser = HfArgumentParser(settings_classes, prog="hf-xmtc train", usage=_USAGE, add_help=False, allow_abbrev=False)
     parser.add_argument("--config", metavar="FILE", help="YAML or JSON recipe; arguments on the command line win.")
     parser.add_argument(
         "-h", "--help", action=_ShowPage, nargs=0, default=argparse.SUPPRESS, help="Show the options in use."

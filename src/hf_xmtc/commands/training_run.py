@@ -107,11 +107,12 @@ class TrainingRun:
             FileExistsError: If the folder holds a run of other settings.
         """
         args = self.args
+        settings = self.settings()
         # The other processes look only after the main one has written, or they could meet a half-written folder.
         with args.main_process_first(local=False, desc="taking the output folder"):
-            self._resumes = self.folder.claim(self.settings())
+            self._resumes = self.folder.claim(settings)
             if args.should_save:
-                self.folder.begin(self.settings())
+                self.folder.begin(settings)
         transformers.set_seed(args.seed)
         model = build_model(self.recipe, self.info, self.tokenizer)
         initialize_labels(self.recipe, model, self.tokenizer, self.data["train"], self.info)
@@ -135,6 +136,7 @@ class TrainingRun:
             "validation_carved": info.validation_carved,
             "dataset_fingerprint": info.fingerprint,
             DATA_DIGEST: content_digest(self.data, info),
+            **({} if self.recipe.model.start is None else {"model_digest": self.recipe.model.start.digest()}),
             "processes": self.args.world_size,
         }
 

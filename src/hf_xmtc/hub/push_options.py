@@ -8,7 +8,9 @@ __all__ = ["check_options", "option_parser"]
 
 def option_parser() -> argparse.ArgumentParser:
     """The parser of the command."""
-    parser = argparse.ArgumentParser(prog="hf-xmtc push", description="Publish a model folder on the Hugging Face Hub.")
+    parser = argparse.ArgumentParser(
+        prog="hf-xmtc push", description="Publish a model folder on the Hugging Face Hub.", allow_abbrev=False
+    )
     parser.add_argument("--model", required=True, metavar="DIR", help="model folder written by train.py")
     parser.add_argument("--repo_id", required=True, metavar="USER/NAME", help="repo on the Hub, made if it is not there")
     parser.add_argument("--private", action="store_true", help="make a new repo private")

@@ -37,7 +37,7 @@ class BertXMLConfig(XMTCConfig):
     """Settings of `BertXMLForXMTC`.
 
     Without ``backbone_config`` the encoder is BertXML's own small one, trained from scratch. The defaults are one layer of
-    width 192, which on small data is as good as the three of width 300 in CorNet §5.2.2 and takes a tenth of their time, with
+    width 192, which on the demo data is as good as the three of width 300 in CorNet §5.2.2 (scripts/results/small-recipes.md), with
     pre-layer normalisation and GELU, which train more stably than the authors' settings (their sizes and numerics:
     `reproduction`). With ``backbone_config`` it is any encoder of transformers and only `num_cls_tokens`,
     `classifier_dropout` and the label settings apply; use `BertXMLForXMTC.from_backbone` to start from its weights.

@@ -45,6 +45,9 @@ class BaseLabelHead(nn.Module, ABC):
         loss_settings: Arguments of the loss.
     """
 
+    # True where every label has one row of weights, which all read the same features of a document.
+    is_linear = False
+
     def __init__(
         self,
         num_labels: int,
@@ -260,8 +263,10 @@ class BaseLabelHead(nn.Module, ABC):
 
     def _has_blocks(self, cornet: CorNet | None) -> bool:
         """True if labels can be scored block by block: by weights at hand, not by layers that were quantized."""
-        blocks = cornet.blocks if cornet is not None else ()
-        return not is_traced() and self.is_readable() and can_be_read(*(block.to_context.weight for block in blocks))
+        layers = (
+            [layer for block in cornet.blocks for layer in (block.to_context, block.to_labels)] if cornet is not None else []
+        )
+        return not is_traced() and self.is_readable() and can_be_read(*(layer.weight for layer in layers))
 
     def _check_no_gradient(self, output: str) -> None:
         """Refuse to record a gradient that label matrices would never get."""
@@ -304,6 +309,8 @@ class LabelHead(BaseLabelHead):
         initializer_range: Standard deviation of the output layer's first weights, with zero biases; None for the start of the
             CorNet authors.
     """
+
+    is_linear = True
 
     def __init__(
         self,

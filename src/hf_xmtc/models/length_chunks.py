@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .aligned_tokens import AlignedWords
 
-__all__ = ["CHUNK_TOKENS", "chunk_borders", "embed_chunks", "read_in_chunks"]
+__all__ = ["CHUNK_TOKENS", "chunk_borders", "read_in_chunks"]
 
 Read = TypeVar("Read", bound=tuple[Tensor | None, ...])
 
@@ -64,7 +64,7 @@ def read_in_chunks(
             ``of_documents``; answers with tensors (n, …), whose second dimension may be as wide as the longest document in the
             chunk, or None.
         of_documents: More that ``read`` needs of each document, (B, …), or None.
-        embed: Looks words up, from ids (N,) and mask (N,) to (N, E). It is called once for all chunks, because the gradient of
+        embed: Looks words up, from ids (…) and mask (…) to (…, E). It is called once for all chunks, because the gradient of
             every lookup is as large as the table.
         chunk_tokens: As for `chunk_borders`; None for what suits the device, infinity for one chunk.
 
@@ -77,7 +77,7 @@ def read_in_chunks(
     longest = lengths.tolist()
     borders = chunk_borders(longest, chunk_tokens)
     if len(borders) <= 2:
-        return read(words, *embed_chunks([words], embed)[0], *of_documents)
+        return read(words, *([] if embed is None else [embed(words.ids, words.mask)]), *of_documents)
     rows = [order[start:stop] for start, stop in zip(borders, borders[1:], strict=False)]
     chunks = [
         AlignedWords(*(tensor[chosen, : longest[start]] for tensor in words))
@@ -85,13 +85,13 @@ def read_in_chunks(
     ]
     parts = [
         read(chunk, *embedded, *(None if tensor is None else tensor[chosen] for tensor in of_documents))
-        for chunk, embedded, chosen in zip(chunks, embed_chunks(chunks, embed), rows, strict=True)
+        for chunk, embedded, chosen in zip(chunks, _embed_chunks(chunks, embed), rows, strict=True)
     ]
     back = order.argsort()
     return tuple(None if column[0] is None else _joined(column)[back] for column in zip(*parts, strict=True))
 
 
-def embed_chunks(chunks: list[AlignedWords], embed: Callable[[Tensor, Tensor], Tensor] | None) -> list[tuple[Tensor, ...]]:
+def _embed_chunks(chunks: list[AlignedWords], embed: Callable[[Tensor, Tensor], Tensor] | None) -> list[tuple[Tensor, ...]]:
     """Embeddings (n, t, E) of each chunk, all looked up at once; nothing of each without ``embed``."""
     if embed is None:
         return [() for _ in chunks]

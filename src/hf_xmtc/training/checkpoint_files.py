@@ -7,6 +7,7 @@ other accidents, and of all that Python has it costs least beside writing (four 
 whoever can change the files can change their list.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -85,8 +86,9 @@ def clear_unfinished(folder: str | os.PathLike) -> None:
     unfinished = Path(folder, UNFINISHED)
     for replaced in unfinished.glob(f"*{_REPLACED}"):
         checkpoint = Path(folder, replaced.name.removesuffix(_REPLACED))
-        if not checkpoint.exists():
-            os.rename(replaced, checkpoint)
+        if not checkpoint.exists() and damage_of(replaced) is None:
+            with contextlib.suppress(FileNotFoundError):  # another process was first
+                os.rename(replaced, checkpoint)
     shutil.rmtree(unfinished, ignore_errors=True)
 
 

@@ -7,7 +7,6 @@ import torch
 from transformers.utils import logging
 
 from hf_xmtc.metrics import inverse_propensity
-from hf_xmtc.models.label_head import LabelHead
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .sharded_label_head import own_labels, shard_of
@@ -58,7 +57,7 @@ def _initialize_new_bias(
     """Where `resize_labels` has put what silences new labels; `torch.no_grad` is the caller's."""
     prior = (np.asarray(label_counts, dtype=np.float64)[label_ids] + 0.5) / (num_documents + 1.0)
     head, bias = model.label_head, model.label_head.label_bias
-    if len(bias) == len(label_counts) and isinstance(head, LabelHead):
+    if len(bias) == len(label_counts) and head.is_linear:
         head.output.weight[label_ids] = 0.0
     if len(bias) < len(label_counts):
         bias = model.cornet.blocks[-1].to_labels.bias if model.cornet is not None else None

@@ -7,7 +7,6 @@ from torch.optim import Optimizer
 from transformers import Trainer
 
 from hf_xmtc.file_checks import read_json_object
-from hf_xmtc.models.label_head import LabelHead
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
@@ -157,7 +156,7 @@ def refuse_unusable_with_model(args: XMTCTrainingArguments, model: XMTCPreTraine
                     f"{name}={getattr(args, name)!r}, but the model scores {num_candidates} candidates of a document and has gradients of "
                     "their rows alone. Leave it out; label_optimizer='rowwise' saves memory too."
                 )
-    if isinstance(model.label_head, LabelHead):
+    if model.label_head.is_linear:
         return
     family = type(model).__name__
     chosen = next(
