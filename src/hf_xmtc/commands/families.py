@@ -3,33 +3,14 @@
 from collections.abc import Collection
 from typing import Any
 
-from hf_xmtc.models.configuration_attentionxml import AttentionXMLConfig
-from hf_xmtc.models.configuration_bertxml import BertXMLConfig
-from hf_xmtc.models.configuration_laco import LACOConfig
-from hf_xmtc.models.configuration_meshprobenet import MeSHProbeNetConfig
-from hf_xmtc.models.configuration_seqtag import SeqTagConfig
-from hf_xmtc.models.configuration_xmlcnn import XMLCNNConfig
-from hf_xmtc.models.configuration_xmlrnn import XMLRNNConfig
+from hf_xmtc import models
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
-from hf_xmtc.models.modeling_attentionxml import AttentionXMLForXMTC
-from hf_xmtc.models.modeling_bertxml import BertXMLForXMTC
-from hf_xmtc.models.modeling_laco import LACOForXMTC
-from hf_xmtc.models.modeling_meshprobenet import MeSHProbeNetForXMTC
-from hf_xmtc.models.modeling_seqtag import SeqTagForXMTC
-from hf_xmtc.models.modeling_xmlcnn import XMLCNNForXMTC
-from hf_xmtc.models.modeling_xmlrnn import XMLRNNForXMTC
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 __all__ = ["FAMILIES", "FROM_SCRATCH", "SIZES", "default_recipe", "family_named"]
 
 FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
-    AttentionXMLConfig.model_type: (AttentionXMLConfig, AttentionXMLForXMTC),
-    BertXMLConfig.model_type: (BertXMLConfig, BertXMLForXMTC),
-    LACOConfig.model_type: (LACOConfig, LACOForXMTC),
-    MeSHProbeNetConfig.model_type: (MeSHProbeNetConfig, MeSHProbeNetForXMTC),
-    SeqTagConfig.model_type: (SeqTagConfig, SeqTagForXMTC),
-    XMLCNNConfig.model_type: (XMLCNNConfig, XMLCNNForXMTC),
-    XMLRNNConfig.model_type: (XMLRNNConfig, XMLRNNForXMTC),
+    name: (model.config_class, model) for name, model in models.FAMILIES.items()
 }
 
 

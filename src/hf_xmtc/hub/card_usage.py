@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
+from hf_xmtc.models import FAMILIES
+
 from .markdown import python_string
 
 __all__ = ["TASK", "has_tuned_threshold", "usage"]
 
 # The Hub's task id of multi-label text classification.
 TASK = "text-classification"
-# Families that say which words speak for a label; LACO by its cross attention.
-EXPLAIN_THEMSELVES = ("attentionxml", "laco", "meshprobenet")
 
 
 def usage(repo_id: str, family: str, label_info: Mapping, recipe: Mapping) -> str:
@@ -25,7 +25,8 @@ def usage(repo_id: str, family: str, label_info: Mapping, recipe: Mapping) -> st
     parts = [_usage_with_candidates(repo_id, num_candidates) if num_candidates else _usage(repo_id)]
     if family == "seqtag" or recipe.get("set_metrics") or has_tuned_threshold(recipe):
         parts.append(_usage_of_sets(family, label_info, recipe))
-    if family in EXPLAIN_THEMSELVES and label_info.get("cross_attention", True):
+    weighs_words = family in FAMILIES and FAMILIES[family].token_weight_kind is not None
+    if weighs_words and label_info.get("cross_attention", True):
         parts.append(
             '`tagger.explain("Your text")` says which words speak for the best label, and `tagger.explain("Your text", "a label")` for another.'
         )

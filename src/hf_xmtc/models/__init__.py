@@ -22,6 +22,7 @@ from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from .pipeline_xmtc import XMTCPipeline
 
 __all__ = [
+    "FAMILIES",
     "AttentionXMLConfig",
     "AttentionXMLForXMTC",
     "BertXMLConfig",
@@ -43,15 +44,21 @@ __all__ = [
     "multi_hot_targets",
 ]
 
-for _config, _model in [
-    (AttentionXMLConfig, AttentionXMLForXMTC),
-    (BertXMLConfig, BertXMLForXMTC),
-    (LACOConfig, LACOForXMTC),
-    (MeSHProbeNetConfig, MeSHProbeNetForXMTC),
-    (SeqTagConfig, SeqTagForXMTC),
-    (XMLCNNConfig, XMLCNNForXMTC),
-    (XMLRNNConfig, XMLRNNForXMTC),
-]:
-    AutoConfig.register(_config.model_type, _config)
-    AutoModel.register(_config, _model)
-    AutoModelForSequenceClassification.register(_config, _model)
+# A family by the name that ``--model_family`` and config.json have for it.
+FAMILIES: dict[str, type[XMTCPreTrainedModel]] = {
+    model.config_class.model_type: model
+    for model in (
+        AttentionXMLForXMTC,
+        BertXMLForXMTC,
+        LACOForXMTC,
+        MeSHProbeNetForXMTC,
+        SeqTagForXMTC,
+        XMLCNNForXMTC,
+        XMLRNNForXMTC,
+    )
+}
+
+for _name, _model in FAMILIES.items():
+    AutoConfig.register(_name, _model.config_class)
+    AutoModel.register(_model.config_class, _model)
+    AutoModelForSequenceClassification.register(_model.config_class, _model)
