@@ -16,7 +16,7 @@ PACKAGE = Path(hf_xmtc.__file__).parent
 NO_FILES = {
     "commands/data_loading.py",
     "commands/file_lock.py",
-    "commands/reopening.py",
+    "commands/export_check.py",
     "data/cache_keys.py",
     "data/label_file.py",
     "retrieval/candidate_generator.py",
@@ -30,7 +30,7 @@ PARSED_TEXTS = {
     "commands/document_files.py",
     "commands/file_lock.py",
     "commands/output_folder.py",
-    "commands/reopening.py",
+    "commands/export_check.py",
     "data/tokenize.py",
     "models/configuration_xmtc.py",
     "models/weight_shapes.py",

@@ -10,7 +10,7 @@ import pytest
 import torch
 from predicted import TEXTS
 
-from hf_xmtc.commands import reopening
+from hf_xmtc.commands import export_check
 from small_corpus import write_corpus
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "train.py"
@@ -80,7 +80,7 @@ def train(own_caches, corpus_folder):
 @pytest.fixture
 def unchecked(monkeypatch):
     """Leave out opening the folder in a fresh process, which takes seconds."""
-    monkeypatch.setattr(reopening, "check_reopens", lambda *args, **settings: 0.0)
+    monkeypatch.setattr(export_check, "check_reopens", lambda *args, **settings: 0.0)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xmtc import LabelNames
+from hf_xmtc.commands.export_check import check_reopens
 from hf_xmtc.commands.output_folder import OutputFolder
-from hf_xmtc.commands.reopening import check_reopens
 
 RECIPE = {"seed": 1, "dataset": "demo", "dataset_license": "mit", "data_digest": "12ab", "label_file": None}
 

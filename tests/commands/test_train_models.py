@@ -9,7 +9,7 @@ from test_train import TEXT_FILES
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
 
 import hf_xmtc.commands.training_run as run_module
-from hf_xmtc.commands import reopening
+from hf_xmtc.commands import export_check
 from hf_xmtc.hub.verify import check_model_folder
 from small_corpus import WORDS, make_documents, write_corpus, write_split
 
@@ -146,7 +146,7 @@ def test_the_check_compares_full_precision_after_training_in_bf16(train, monkeyp
             compared.append(max(abs(answer[label] - score) for label, score in zip(row, own, strict=True)))
         return max(compared)
 
-    monkeypatch.setattr(reopening, "check_reopens", compare)
+    monkeypatch.setattr(export_check, "check_reopens", compare)
     train(tmp_path / "run", bf16=True, max_steps=2)
     assert len(compared) == 5 and max(compared) < 1e-5
 

@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 
 import hf_xmtc.commands.train as command
 import hf_xmtc.commands.training_run as run_module
-from hf_xmtc.commands import reopening
+from hf_xmtc.commands import export_check
 from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.training import XMTCTrainer
 from small_corpus import WORDS, write_corpus
@@ -21,7 +21,7 @@ def finished(train, tmp_path_factory):
     """The folder of a run that nothing stopped."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reopening, "check_reopens", lambda *args, **settings: 0.0)
+        patch.setattr(export_check, "check_reopens", lambda *args, **settings: 0.0)
         train(folder)
     return folder
 
@@ -229,11 +229,11 @@ def test_a_folder_that_does_not_reopen_is_not_finished(train, monkeypatch, tmp_p
     def fail(*args, **settings):
         raise RuntimeError("does not open")
 
-    monkeypatch.setattr(reopening, "check_reopens", fail)
+    monkeypatch.setattr(export_check, "check_reopens", fail)
     with pytest.raises(RuntimeError, match="does not open"):
         train(tmp_path / "run", num_train_epochs=1)
     assert not (tmp_path / "run" / "metrics.json").exists()
-    monkeypatch.setattr(reopening, "check_reopens", lambda *args, **settings: 0.0)
+    monkeypatch.setattr(export_check, "check_reopens", lambda *args, **settings: 0.0)
     assert "Training had ended before" in train(tmp_path / "run", num_train_epochs=1)
     assert (tmp_path / "run" / "metrics.json").exists()
 

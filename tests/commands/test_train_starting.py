@@ -10,7 +10,7 @@ from test_train_models import TINY_WORD_FAMILIES
 from test_train_resuming import Interrupted, power_cut
 from transformers import AutoModel, pipeline
 
-from hf_xmtc.commands import reopening
+from hf_xmtc.commands import export_check
 from hf_xmtc.commands.model_building import with_starting_model
 from hf_xmtc.commands.recipe import DataArguments, ModelArguments, Recipe, parse_recipe
 from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments
@@ -30,7 +30,7 @@ def old(train, tmp_path_factory):
     """A trained model with thresholds of its own."""
     folder = tmp_path_factory.mktemp("runs") / "old"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reopening, "check_reopens", lambda *args, **settings: 0.0)
+        patch.setattr(export_check, "check_reopens", lambda *args, **settings: 0.0)
         train(folder, max_steps=6, tune_threshold="per_label", cornet_num_blocks=0)
     return folder
 

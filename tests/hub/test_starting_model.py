@@ -9,8 +9,8 @@ from small_corpus import write_split
 
 GO_ON = """
 import sys
-from hf_xmtc.commands import reopening
-reopening.check_reopens = lambda *args, **settings: 0.0
+from hf_xmtc.commands import export_check
+export_check.check_reopens = lambda *args, **settings: 0.0
 from hf_xmtc.commands.train import main
 main(sys.argv[1:])
 """

@@ -14,7 +14,7 @@ from hf_xmtc.data import LabelInfo, load_xmtc_dataset
 from hf_xmtc.training import XMTCTrainingArguments
 
 from .document_limits import limit_documents
-from .processes import say
+from .processes import log_once
 from .recipe import Recipe
 
 __all__ = ["cache_folders", "content_digest", "load_data", "refuse_useless_splits"]
@@ -36,7 +36,7 @@ def load_data(recipe: Recipe) -> DatasetDict:
         revision=chosen.dataset_revision,
     )
     for sentence in limit_documents(data, chosen.document_limits):
-        say(recipe.training, sentence)
+        log_once(recipe.training, sentence)
     return data
 
 

@@ -19,7 +19,7 @@ from hf_xmtc.training.option_refusals import refuse_unusable_with_model
 
 from .config_overrides import read_overrides
 from .families import family_named
-from .processes import say
+from .processes import log_once
 from .recipe import Recipe
 from .starting_model import StartingModel
 
@@ -42,7 +42,7 @@ def refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedToken
             f"Use --max_length_tokens {limit} or less."
         )
     estimate = estimate_memory(model, args, wanted)
-    say(args, estimate.describe())
+    log_once(args, estimate.describe())
     estimate.refuse_if_too_large()
 
 
@@ -108,7 +108,7 @@ def build_model(
                 f"The word vectors have {vectors.shape[1]} dimensions but {field}={getattr(config, field)}. "
                 f"Add --config_overrides {field}={vectors.shape[1]}."
             )
-        say(recipe.training, f"{found:,} of {len(tokenizer):,} words start from a pretrained vector.")
+        log_once(recipe.training, f"{found:,} of {len(tokenizer):,} words start from a pretrained vector.")
         with torch.no_grad():
             model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
     return model
@@ -121,7 +121,7 @@ def _trained_model(model_class, recipe: Recipe, info: LabelInfo, on_meta: bool) 
         with torch.device("meta"):
             return model_class(config)
     num_new, dropped = len(start.new_labels(info.names)), start.dropped_labels(info.names)
-    say(
+    log_once(
         recipe.training,
         f"Starting from {start.name}: {info.num_labels - num_new:,} of its {start.config.num_labels:,} labels are kept, {num_new:,} are "
         f"new and {len(dropped):,} dropped.",
@@ -133,7 +133,7 @@ def _trained_model(model_class, recipe: Recipe, info: LabelInfo, on_meta: bool) 
             "the scores of the others change without them."
         )
     if start.has_tuned_fields:
-        say(
+        log_once(
             recipe.training,
             "What was tuned on the model's old data, thresholds or the generator's share, is not taken over; --tune_threshold and "
             "--tune_generator_share tune it anew.",

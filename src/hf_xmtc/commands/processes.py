@@ -14,10 +14,10 @@ from transformers.training_args import ParallelMode
 __all__ = [
     "UnjoinedProcessesError",
     "leave_processes",
+    "log_once",
     "peak_memory_mb",
     "refuse_unjoined_processes",
     "requested_processes",
-    "say",
     "set_up_process",
     "usable_cores",
 ]
@@ -54,7 +54,7 @@ def set_up_process(args: TrainingArguments) -> None:
         logger.warning(
             "bf16=True, but this CPU has no instructions for bfloat16: it will be several times slower than float32. Leave it out here."
         )
-    say(args, f"{args.world_size} process(es), {torch.get_num_threads()} thread(s) each, on {args.device.type}.")
+    log_once(args, f"{args.world_size} process(es), {torch.get_num_threads()} thread(s) each, on {args.device.type}.")
 
 
 def leave_processes() -> None:
@@ -65,7 +65,7 @@ def leave_processes() -> None:
         torch.distributed.destroy_process_group()
 
 
-def say(args: TrainingArguments, text: str) -> None:
+def log_once(args: TrainingArguments, text: str) -> None:
     """Tell the user something once, however many processes there are."""
     if args.should_log:
         logger.info(text)

@@ -16,18 +16,17 @@ from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
 
-from .advice import advice_on
-from .closing_words import closing_words, words_on_thresholds
 from .data_loading import content_digest, load_data, refuse_useless_splits
 from .document_limits import rows_in_data
+from .export_check import check_folder, reference_scores
 from .json_files import write_json
 from .model_building import build_model, build_tokenizer, initialize_labels, refuse_too_large
 from .output_folder import DATA_DIGEST, OutputFolder
 from .picture_and_card import write_picture_and_card
-from .processes import peak_memory_mb, say
+from .processes import log_once, peak_memory_mb
 from .publishing import explain_failed_push
 from .recipe import Recipe
-from .reopening import check_folder, score_some
+from .reporting import final_summary, setting_hints, threshold_summary
 from .trained_state import keep_trained, restore_trained
 
 __all__ = ["TrainingRun"]
@@ -76,13 +75,13 @@ class TrainingRun:
             self.tokenizer = build_tokenizer(recipe, self.data)
             self.tokenized, num_cut = tokenize_dataset(self.data, self.tokenizer, limit)
         statistics = dataset_statistics(self.data)
-        say(args, summarize_statistics(statistics))
+        log_once(args, summarize_statistics(statistics))
         for split, count in num_cut.items():
-            say(args, f"{split}: {count:,} of {len(self.data[split]):,} documents are cut at {limit} tokens.")
+            log_once(args, f"{split}: {count:,} of {len(self.data[split]):,} documents are cut at {limit} tokens.")
         refuse_useless_splits(statistics, args)
         refuse_too_large(recipe, self.info, self.tokenizer)
-        for sentence in advice_on(recipe, self.info.num_labels, self.data):
-            say(args, sentence)
+        for sentence in setting_hints(recipe, self.info.num_labels, self.data):
+            log_once(args, sentence)
         if recipe.model.num_candidates:
             self._add_candidates(recipe.model.num_candidates)
 
@@ -149,7 +148,7 @@ class TrainingRun:
             costs = self._costs()
             keep_trained(trainer, costs, self.folder.trained)
         else:
-            say(self.args, "Training had ended before; what follows it is repeated.")
+            log_once(self.args, "Training had ended before; what follows it is repeated.")
         self.metrics["train"] = costs
 
     def _costs(self) -> dict[str, float]:
@@ -179,7 +178,7 @@ class TrainingRun:
         }
         # In all processes, because each may hold a part of the labels.
         self.trainer.save_model(str(self.folder.path))
-        checked = score_some(self.trainer, self.tokenized)
+        checked = reference_scores(self.trainer, self.tokenized)
         if self.args.should_save:
             self._write_folder(predictions)
             check_folder(self.folder.path, checked, self.data, self.info, as_candidates=self.generator is not None)
@@ -188,7 +187,7 @@ class TrainingRun:
                 self._push()
         if self.args.parallel_mode == ParallelMode.DISTRIBUTED:
             torch.distributed.barrier()
-        say(self.args, closing_words(self.folder.path, self.metrics))
+        log_once(self.args, final_summary(self.folder.path, self.metrics))
 
     def _tune(self) -> None:
         args, trainer = self.args, self.trainer
@@ -199,11 +198,11 @@ class TrainingRun:
             for split, values in of_model.items():
                 self._candidate_metrics.setdefault(split, {}).update(values)
             self.metrics["train"]["generator_share"] = trainer.model.config.generator_share
-            say(args, message)
+            log_once(args, message)
         if args.tune_threshold != "none":
             trainer.tune_thresholds(self.tokenized["validation"])
             counts = label_counts(self.data["validation"], self.info.num_labels)
-            say(args, words_on_thresholds(trainer.model, counts))
+            log_once(args, threshold_summary(trainer.model, counts))
 
     def _evaluate(self, split: str) -> PredictionOutput:
         """Predict a split and add its metrics."""
@@ -235,7 +234,7 @@ class TrainingRun:
                 token=args.hub_token,
                 revision=args.hub_revision,
             )
-        say(args, f"Pushed to {url}.")
+        log_once(args, f"Pushed to {url}.")
 
     def run(self) -> Path:
         """All four phases; returns the model folder."""

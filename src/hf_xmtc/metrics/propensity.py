@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .judged_ranking import JudgedRanking, discounts, judge
 from .label_sets import LabelSetsLike
+from .ranking_hits import RankingHits, discounts, match
 
 __all__ = [
     "PROPENSITY_CONSTANTS",
@@ -96,7 +96,7 @@ def psp_at_k(
 
     Source: Jain, Prabhu and Varma (2016); pyxclib and the AttentionXML code agree.
     """
-    return weigh(judge(top_labels, positives, [k]), inverse_propensity).psp(k)
+    return weigh(match(top_labels, positives, [k]), inverse_propensity).psp(k)
 
 
 def psndcg_at_k(
@@ -129,7 +129,7 @@ def psndcg_at_k(
 
     Source: Jain, Prabhu and Varma (2016); the evaluation code of pyxclib and AttentionXML.
     """
-    return weigh(judge(top_labels, positives, [k]), inverse_propensity).psndcg(k, variant)
+    return weigh(match(top_labels, positives, [k]), inverse_propensity).psndcg(k, variant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,11 +173,11 @@ class WeightedRanking:
         return float(gain.sum() / best_gain.sum())
 
 
-def weigh(judged: JudgedRanking, inverse_propensity: ArrayLike) -> WeightedRanking:
+def weigh(ranking: RankingHits, inverse_propensity: ArrayLike) -> WeightedRanking:
     """Weigh hits and positives by inverse propensity.
 
     Args:
-        judged: The judged ranking.
+        ranking: The rankings beside their positives.
         inverse_propensity: Weight of each label, above 0, (L,) or longer.
 
     Returns:
@@ -192,7 +192,7 @@ def weigh(judged: JudgedRanking, inverse_propensity: ArrayLike) -> WeightedRanki
             f"inverse_propensity must be positive finite numbers of the shape (labels,), got the shape {weights.shape}. "
             "hf_xmtc.metrics.inverse_propensity(label_counts, num_documents) makes it."
         )
-    positives = judged.positives
+    positives = ranking.positives
     if len(positives.label_ids) == 0:
         raise ValueError(
             f"None of the {positives.num_documents} documents has a positive label, so propensity-scored metrics are "
@@ -205,8 +205,8 @@ def weigh(judged: JudgedRanking, inverse_propensity: ArrayLike) -> WeightedRanki
             f"in evaluation data need one too: inverse_propensity(np.pad(label_counts, (0, "
             f"{largest_id + 1 - len(weights)})), num_documents)."
         )
-    gains = np.zeros(judged.hits.shape)
-    gains[judged.hits] = weights[judged.top_labels[judged.hits]]
+    gains = np.zeros(ranking.hits.shape)
+    gains[ranking.hits] = weights[ranking.top_labels[ranking.hits]]
     positive_weights = weights[positives.label_ids]
     best_first = np.lexsort((-positive_weights, positives.rows))
     return WeightedRanking(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .judged_ranking import JudgedRanking, discounts, judge, mean_over_documents
 from .label_sets import LabelSetsLike
+from .ranking_hits import RankingHits, discounts, match, mean_over_documents
 
 __all__ = ["RANKING_FORMULAS", "ndcg_at_k", "precision_at_k", "r_precision_at_k", "recall_at_k"]
 
@@ -39,8 +39,8 @@ def precision_at_k(
 
     Source: The Extreme Classification Repository (Bhatia et al., 2016); AttentionXML (You et al., 2019), evaluation metrics.
     """
-    judged = judge(top_labels, positives, [k])
-    return mean_over_documents(_precision(judged, k), judged, empty)
+    ranking = match(top_labels, positives, [k])
+    return mean_over_documents(_precision(ranking, k), ranking, empty)
 
 
 def recall_at_k(
@@ -66,8 +66,8 @@ def recall_at_k(
 
     Source: pyxclib, whose ``recall`` is ``empty="zero"`` and whose fast single-k variant is ``empty="skip"``.
     """
-    judged = judge(top_labels, positives, [k])
-    return mean_over_documents(_recall(judged, k), judged, empty)
+    ranking = match(top_labels, positives, [k])
+    return mean_over_documents(_recall(ranking, k), ranking, empty)
 
 
 def ndcg_at_k(
@@ -92,8 +92,8 @@ def ndcg_at_k(
 
     Source: Järvelin and Kekäläinen (2002), in the 0/1 form of the Extreme Classification Repository.
     """
-    judged = judge(top_labels, positives, [k])
-    return mean_over_documents(_ndcg(judged, k), judged, empty)
+    ranking = match(top_labels, positives, [k])
+    return mean_over_documents(_ndcg(ranking, k), ranking, empty)
 
 
 def r_precision_at_k(
@@ -116,28 +116,28 @@ def r_precision_at_k(
 
     Source: Chalkidis et al. (2019), Large-Scale Multi-Label Text Classification on EU Legislation.
     """
-    judged = judge(top_labels, positives, [k])
-    return mean_over_documents(_r_precision(judged, k), judged, empty)
+    ranking = match(top_labels, positives, [k])
+    return mean_over_documents(_r_precision(ranking, k), ranking, empty)
 
 
-def _precision(judged: JudgedRanking, k: int) -> np.ndarray:
-    return judged.hits_at(k) / k
+def _precision(ranking: RankingHits, k: int) -> np.ndarray:
+    return ranking.hits_at(k) / k
 
 
-def _recall(judged: JudgedRanking, k: int) -> np.ndarray:
-    return judged.hits_at(k) / np.maximum(judged.positives.sizes, 1)
+def _recall(ranking: RankingHits, k: int) -> np.ndarray:
+    return ranking.hits_at(k) / np.maximum(ranking.positives.sizes, 1)
 
 
-def _ndcg(judged: JudgedRanking, k: int) -> np.ndarray:
-    hits = judged.hits[:, :k]  # (N, min(k, K))
+def _ndcg(ranking: RankingHits, k: int) -> np.ndarray:
+    hits = ranking.hits[:, :k]  # (N, min(k, K))
     gain = hits @ discounts(k)[: hits.shape[1]]  # (N,)
-    best_gain = np.cumsum(discounts(k))[np.clip(judged.positives.sizes, 1, k) - 1]
+    best_gain = np.cumsum(discounts(k))[np.clip(ranking.positives.sizes, 1, k) - 1]
     return gain / best_gain
 
 
-def _r_precision(judged: JudgedRanking, k: int) -> np.ndarray:
-    return judged.hits_at(k) / np.clip(judged.positives.sizes, 1, k)
+def _r_precision(ranking: RankingHits, k: int) -> np.ndarray:
+    return ranking.hits_at(k) / np.clip(ranking.positives.sizes, 1, k)
 
 
-# Short name -> the value of each document, (N,), from a judged ranking and k. A document without positives has 0.
+# Short name -> the value of each document, (N,), from a ranking ranking and k. A document without positives has 0.
 RANKING_FORMULAS = {"P": _precision, "nDCG": _ndcg, "R": _recall, "RP": _r_precision}

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .judged_ranking import JudgedRanking, judge, mean_over_documents
 from .label_sets import LabelSetsLike
 from .propensity import weigh
 from .ranking import RANKING_FORMULAS
+from .ranking_hits import RankingHits, match, mean_over_documents
 
 __all__ = ["propensity_report", "ranking_report"]
 
@@ -45,15 +45,15 @@ def ranking_report(
         ValueError: If the numbers of documents differ, a cut-off is below 1, a positive has no weight, or no document is
             left.
     """
-    judged = judge(top_labels, positives, ks, ignore_unseen)
+    ranking = match(top_labels, positives, ks, ignore_unseen)
     report: dict[str, float | int] = {}
     for name, formula in RANKING_FORMULAS.items():
         for k in ks:
-            report[f"{name}@{k}"] = mean_over_documents(formula(judged, k), judged, empty)
+            report[f"{name}@{k}"] = mean_over_documents(formula(ranking, k), ranking, empty)
     if inverse_propensity is not None:
-        report |= _propensity_values(judged, ks, inverse_propensity, psndcg_variant)
-    report["num_documents"] = judged.positives.num_documents
-    report["num_left_out"] = _num_without_positives(judged) if empty == "skip" else 0
+        report |= _propensity_values(ranking, ks, inverse_propensity, psndcg_variant)
+    report["num_documents"] = ranking.positives.num_documents
+    report["num_left_out"] = _num_without_positives(ranking) if empty == "skip" else 0
     return report
 
 
@@ -84,21 +84,21 @@ def propensity_report(
         ValueError: If the numbers of documents differ, a cut-off is below 1, a positive has no weight, or there is no
             positive.
     """
-    judged = judge(top_labels, positives, ks, ignore_unseen)
-    report: dict[str, float | int] = dict(_propensity_values(judged, ks, inverse_propensity, psndcg_variant))
-    report["num_documents"] = judged.positives.num_documents
-    report["num_left_out"] = _num_without_positives(judged)
+    ranking = match(top_labels, positives, ks, ignore_unseen)
+    report: dict[str, float | int] = dict(_propensity_values(ranking, ks, inverse_propensity, psndcg_variant))
+    report["num_documents"] = ranking.positives.num_documents
+    report["num_left_out"] = _num_without_positives(ranking)
     return report
 
 
 def _propensity_values(
-    judged: JudgedRanking, ks: Sequence[int], inverse_propensity: ArrayLike, psndcg_variant: str
+    ranking: RankingHits, ks: Sequence[int], inverse_propensity: ArrayLike, psndcg_variant: str
 ) -> dict[str, float]:
-    weighted = weigh(judged, inverse_propensity)
+    weighted = weigh(ranking, inverse_propensity)
     psndcg_name = "PSnDCG" if psndcg_variant == "pyxclib" else f"PSnDCG-{psndcg_variant}"
     values = {f"PSP@{k}": weighted.psp(k) for k in ks}
     return values | {f"{psndcg_name}@{k}": weighted.psndcg(k, psndcg_variant) for k in ks}
 
 
-def _num_without_positives(judged: JudgedRanking) -> int:
-    return int((judged.positives.sizes == 0).sum())
+def _num_without_positives(ranking: RankingHits) -> int:
+    return int((ranking.positives.sizes == 0).sum())

@@ -8,13 +8,13 @@ import numpy as np
 
 from .label_sets import LabelSets, LabelSetsLike, label_sets, ranked_labels
 
-__all__ = ["JudgedRanking", "discounts", "judge", "mean_over_documents"]
+__all__ = ["RankingHits", "discounts", "match", "mean_over_documents"]
 
 _EMPTY_CHOICES = ("skip", "zero")
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedRanking:
+class RankingHits:
     """Rankings beside the labels they should have found.
 
     Attributes:
@@ -32,12 +32,12 @@ class JudgedRanking:
         return self.hits[:, :k].sum(axis=1)
 
 
-def judge(
+def match(
     top_labels: np.ndarray | Sequence[Sequence[int]],
     positives: LabelSetsLike,
     ks: Sequence[int],
     ignore_unseen: int | None = None,
-) -> JudgedRanking:
+) -> RankingHits:
     """Compare rankings with the positives.
 
     A prediction that is missing (fewer than k columns, or padding) is a miss. A label predicted twice in a row counts
@@ -50,7 +50,7 @@ def judge(
         ignore_unseen: Drop the positives with an id ≥ this number of labels; None keeps them, so that they count as missed.
 
     Returns:
-        The judged ranking.
+        The rankings beside their positives.
 
     Raises:
         TypeError: If label ids are not integers.
@@ -75,7 +75,7 @@ def judge(
     if len(first) < len(found):  # a label was predicted twice for a document
         hits = np.zeros_like(hits)
         hits.ravel()[found[first]] = True
-    return JudgedRanking(ranking, hits, truth)
+    return RankingHits(ranking, hits, truth)
 
 
 def _check_cut_offs(ks: Sequence[int]) -> None:
@@ -86,12 +86,12 @@ def _check_cut_offs(ks: Sequence[int]) -> None:
             raise ValueError(f"k must be an integer of at least 1, got {k!r}.")
 
 
-def mean_over_documents(values: np.ndarray, judged: JudgedRanking, empty: str) -> float:
+def mean_over_documents(values: np.ndarray, ranking: RankingHits, empty: str) -> float:
     """Average the values of the documents.
 
     Args:
         values: One value per document, (N,), 0 for documents without positives.
-        judged: The ranking they belong to.
+        ranking: The ranking they belong to.
         empty: ``"skip"`` leaves documents without positives out of the mean, ``"zero"`` counts them as 0.
 
     Returns:
@@ -103,10 +103,10 @@ def mean_over_documents(values: np.ndarray, judged: JudgedRanking, empty: str) -
     if empty not in _EMPTY_CHOICES:
         raise ValueError(f"empty must be one of {_EMPTY_CHOICES}, got {empty!r}.")
     if empty == "skip":
-        values = values[judged.positives.sizes > 0]
+        values = values[ranking.positives.sizes > 0]
     if len(values) == 0:
         raise ValueError(
-            f"No document is left to average over: none of the {judged.positives.num_documents} documents has a positive "
+            f"No document is left to average over: none of the {ranking.positives.num_documents} documents has a positive "
             "label. Are these the right references? empty='zero' counts such documents as 0."
         )
     return float(values.mean())

@@ -14,7 +14,7 @@ from hf_xmtc.models.modeling_xmtc import XMTCOutput
 from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.candidates import CANDIDATES
 
-__all__ = ["check_folder", "check_reopens", "score_some"]
+__all__ = ["check_folder", "check_reopens", "reference_scores"]
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def check_reopens(
     return largest
 
 
-def score_some(trainer: XMTCTrainer, tokenized: DatasetDict) -> XMTCOutput:
+def reference_scores(trainer: XMTCTrainer, tokenized: DatasetDict) -> XMTCOutput:
     """Scores of a few documents by the model in memory, in full precision whatever training used."""
     rows = _split_to_check(tokenized)
     features = rows.select_columns([name for name in ("input_ids", CANDIDATES) if name in rows.column_names]).to_list()
@@ -100,7 +100,7 @@ def score_some(trainer: XMTCTrainer, tokenized: DatasetDict) -> XMTCOutput:
 def check_folder(
     folder: str | os.PathLike, output: XMTCOutput, data: DatasetDict, info: LabelInfo, as_candidates: bool
 ) -> None:
-    """Compare a folder with what the model in memory has answered (`score_some`)."""
+    """Compare a folder with what the model in memory has answered (`reference_scores`)."""
     labels = [[info.names[label_id] for label_id in row] for row in output.top_labels.tolist()]
     texts = list(_split_to_check(data)["text"])
     difference = check_reopens(folder, texts, labels, output.top_scores.tolist(), as_candidates=as_candidates)

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC
-from hf_xmtc.commands.advice import advice_on
-from hf_xmtc.commands.closing_words import words_on_thresholds
 from hf_xmtc.commands.recipe import parse_recipe
+from hf_xmtc.commands.reporting import setting_hints, threshold_summary
 
 LACO = ["--model_family", "laco"]
 ON_BACKBONE = [*LACO, "--backbone", "bert"]
@@ -21,16 +20,16 @@ ON_BACKBONE = [*LACO, "--backbone", "bert"]
         ([], 5_000, {"train", "test"}, []),
         ([], 5, {"train", "validation"}, ["There is no test split"]),
         (LACO, 100, {"test"}, []),
-        (LACO, 572, {"test"}, ["All 572 labels are read beside every text .* num_candidates=64 reads the likeliest"]),
+        (LACO, 572, {"test"}, ["All 572 labels are read beside every text; .* num_candidates=64 reads only the likeliest"]),
         ([*LACO, "--config_overrides", "num_candidates=9"], 572, {"test"}, []),
         ([*LACO, "--config_overrides", "joint_embedding=False"], 572, {"test"}, []),
-        (["--model_family", "seqtag"], 572, {"test"}, [r"cost what as many words would\.$"]),
+        (["--model_family", "seqtag"], 572, {"test"}, [r"each costs as much as one more token\.$"]),
         (ON_BACKBONE, 5, {"test"}, ["learning_rate=0.001 suits models from scratch"]),
         ([*ON_BACKBONE, "--learning_rate", "5e-5"], 5, {"test"}, []),
     ],
 )
 def test_settings_that_are_rarely_meant_are_said(arguments, num_labels, splits, said):
-    found = advice_on(parse_recipe(arguments), num_labels, splits)
+    found = setting_hints(parse_recipe(arguments), num_labels, splits)
     assert len(found) == len(said)
     for sentence, pattern in zip(found, said, strict=True):
         assert re.search(pattern, sentence)
@@ -42,8 +41,8 @@ def test_thresholds_that_few_documents_decide_are_counted():
     )
     counts = np.array([0, 1, 4, 5])
     model.set_thresholds(0.25)
-    assert words_on_thresholds(model, counts).endswith("above the score 0.25, which was best on validation.")
+    assert threshold_summary(model, counts).endswith("above the score 0.25, which was best on validation.")
     model.set_thresholds(torch.tensor([0.1, 0.2, 0.3, 0.4]))
-    found = words_on_thresholds(model, counts)
+    found = threshold_summary(model, counts)
     assert "0.1 to 0.4, which was best on validation. For 2 of the 4 labels it is little more than a guess" in found
-    assert words_on_thresholds(model, counts * 5).endswith("best on validation.")
+    assert threshold_summary(model, counts * 5).endswith("best on validation.")

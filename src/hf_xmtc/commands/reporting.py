@@ -1,20 +1,56 @@
-"""What training tells its user in the end."""
+"""Messages of a training run: hints at settings before it, thresholds that were tuned, and the summary at its end."""
 
+from collections.abc import Container
 from pathlib import Path
 
 import numpy as np
 
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.training import XMTCTrainingArguments
 
-__all__ = ["closing_words", "words_on_thresholds"]
+from .recipe import Recipe
+
+__all__ = ["final_summary", "setting_hints", "threshold_summary"]
+
+# Labels beside every text that a CPU reads without effort.
+FEW_LABELS = 128
+
+
+def setting_hints(recipe: Recipe, num_labels: int, splits: Container[str]) -> list[str]:
+    """Sentences on settings that are slow, or give less than a reader of them would think.
+
+    Args:
+        recipe: The settings.
+        num_labels: Labels of the data.
+        splits: Names of the splits.
+    """
+    hints, settings = [], recipe.model.config_settings()
+    if "test" not in splits:
+        hints.append(
+            "There is no test split, so the final metrics will come from data that were used for choices. A folder's is read from "
+            "test.parquet."
+        )
+    reads_all = recipe.model.reads_labels and settings.get("joint_embedding", True) and not settings.get("num_candidates")
+    if reads_all and num_labels > FEW_LABELS:
+        hints.append(f"All {num_labels:,} labels are read beside every text; each costs as much as one more token.")
+        if recipe.model.model_family == "laco":
+            hints[-1] += " --config_overrides num_candidates=64 reads only the likeliest ones."
+    if (
+        recipe.model.backbone or recipe.model.model
+    ) and recipe.training.learning_rate == XMTCTrainingArguments.learning_rate:
+        hints.append(
+            f"learning_rate={recipe.training.learning_rate:g} suits models from scratch; pretrained encoders and trained models are usually fine-tuned with 2e-5 "
+            "to 5e-4."
+        )
+    return hints
 
 
 # Documents with a label from which on its own threshold says something.
 ENOUGH = 5
 
 
-def words_on_thresholds(model: XMTCPreTrainedModel, counts: np.ndarray) -> str:
-    """What tuning has found.
+def threshold_summary(model: XMTCPreTrainedModel, counts: np.ndarray) -> str:
+    """A sentence about the thresholds that tuning gave.
 
     Args:
         model: The model.
@@ -35,7 +71,7 @@ def words_on_thresholds(model: XMTCPreTrainedModel, counts: np.ndarray) -> str:
     return found
 
 
-def closing_words(folder: Path, metrics: dict) -> str:
+def final_summary(folder: Path, metrics: dict) -> str:
     """Headline metrics of the test split (validation without one), what training cost, and what to do next."""
     split = next((split for split in ("test", "validation") if split in metrics), None)
     result = "There was no split to evaluate on."
