@@ -26,7 +26,7 @@ PAGES = {
 }
 # A part of every Python block, by the test that runs it.
 EXAMPLES = {
-    "tag": "[{'label': 'role::program'",
+    "tag": "[{'label': 'interface::graphical'",
     "write_data": "import pandas",
     "train": "XMTCTrainer(",
     "label_head": "LabelHead(",
