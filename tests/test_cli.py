@@ -36,7 +36,7 @@ def test_arguments_go_to_the_command_and_its_status_comes_back(monkeypatch):
         received.append(argv)
         return 1
 
-    monkeypatch.setattr("hf_xmtc.hub.push.push_main", push_main)
+    monkeypatch.setattr("hf_xmtc.commands.push.main", push_main)
     monkeypatch.setattr("hf_xmtc.commands.predict.main", received.append)
     push, predict = ["--model", "x", "--repo_id", "me/x"], ["--model", "x", "--input", "a.txt", "--output", "b.jsonl"]
     assert cli.main(["push", *push]) == 1

@@ -28,7 +28,8 @@ import transformers  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 import hf_xmtc.hub.push as push_module  # noqa: E402
-from hf_xmtc.hub import card_from_folder, push_main  # noqa: E402
+from hf_xmtc.commands.push import main as push_main  # noqa: E402
+from hf_xmtc.hub import card_from_folder  # noqa: E402
 from local_hub import LocalHub  # noqa: E402
 from small_laco import save_generator, save_small_laco  # noqa: E402
 

@@ -7,30 +7,12 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
-# Command → module that checks its options and prints its help without torch, module and function that runs it, extra it needs, and what
-# it does.
+# Command → its module, the extra it needs, and what it does. The module runs it by `main`; the one of the same name with ``_options``
+# checks its options and prints its help without torch.
 _COMMANDS = {
-    "train": (
-        "hf_xmtc.commands.train_options",
-        "hf_xmtc.commands.train",
-        "main",
-        "train",
-        "train a tagger, evaluate it and write a model folder",
-    ),
-    "predict": (
-        "hf_xmtc.commands.predict_options",
-        "hf_xmtc.commands.predict",
-        "main",
-        "train",
-        "tag a file of texts with a trained model",
-    ),
-    "push": (
-        "hf_xmtc.hub.push_options",
-        "hf_xmtc.hub.push",
-        "push_main",
-        None,
-        "publish a model folder on the Hugging Face Hub",
-    ),
+    "train": ("hf_xmtc.commands.train", "train", "train a tagger, evaluate it and write a model folder"),
+    "predict": ("hf_xmtc.commands.predict", "train", "tag a file of texts with a trained model"),
+    "push": ("hf_xmtc.commands.push", None, "publish a model folder on the Hugging Face Hub"),
 }
 
 # Modules of the package's extras; another module that cannot be imported is a fault, not a missing extra.
@@ -64,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f" Did you mean {close[0]}?" if close else ""
         print(f"hf-xmtc has no command {command!r}.{hint}\n\n{_usage()}", file=sys.stderr)
         return 2
-    options, module, function, extra, _ = _COMMANDS[command]
-    importlib.import_module(options).check_options(rest)
+    module, extra, _ = _COMMANDS[command]
+    importlib.import_module(f"{module}_options").check_options(rest)
     try:
-        return getattr(importlib.import_module(module), function)(rest) or 0
+        return importlib.import_module(module).main(rest) or 0
     except ModuleNotFoundError as error:
         if extra is None or (error.name or "").split(".")[0] not in _OPTIONAL_MODULES:
             raise

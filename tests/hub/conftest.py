@@ -12,7 +12,8 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from hf_xmtc.hub import card_from_folder, push_main
+from hf_xmtc.commands.push import main as push_main
+from hf_xmtc.hub import card_from_folder
 from local_hub import LocalHub
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"

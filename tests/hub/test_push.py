@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from hf_xmtc import BertXMLForXMTC, LabelNames, LACOConfig, LACOForXMTC, XMTCPipeline, train_word_tokenizer
-from hf_xmtc.hub import card_from_folder, push_folder, push_main
+from hf_xmtc.commands.push import main as push_main
+from hf_xmtc.hub import card_from_folder, push_folder
 from hf_xmtc.hub.push import TransportError
 from hf_xmtc.retrieval import CandidateGenerator
 

@@ -1,7 +1,6 @@
 """Publish a model folder on the Hugging Face Hub, in one commit that holds exactly the files of the model."""
 
 import logging
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,11 +16,10 @@ from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 
 from .model_card import REPO_ID_PLACEHOLDER, is_local_path
-from .model_files import CONFIG_FILE, ModelFiles
-from .push_options import option_parser
+from .model_files import CONFIG_FILE
 from .verify import ModelFolderReport, check_model_folder, num_labels_of
 
-__all__ = ["push_folder", "push_main"]
+__all__ = ["describe_left_out", "push_folder"]
 
 # Any error of the HTTP library that the Hub's client is built on, which differs by version; what the Hub itself refused is the narrower
 # HfHubHTTPError.
@@ -86,7 +84,7 @@ def push_folder(
         return _address(f"{api.endpoint}/{repo_id}", revision)
     if report.left_out:
         shown = ", ".join(report.left_out[:20]) + (", …" if len(report.left_out) > 20 else "")
-        logger.warning(_words_on_left_out(report.left_out, shown))
+        logger.warning(describe_left_out(report.left_out, shown))
     try:
         repo_url = api.create_repo(repo_id, private=True if private else None, exist_ok=True)
         remote = _look_at_remote(api, repo_url.repo_id, revision)
@@ -131,7 +129,8 @@ def _warn_about_paths(report: ModelFolderReport) -> None:
             logger.warning("recipe.json names paths of this machine, which everyone will be able to read: %s", paths)
 
 
-def _words_on_left_out(left_out: Sequence[str], shown: str) -> str:
+def describe_left_out(left_out: Sequence[str], shown: str) -> str:
+    """A sentence that counts what is not published of a folder, and ends in ``shown``."""
     entries = "1 entry is" if len(left_out) == 1 else f"{len(left_out)} entries are"
     return f"{entries} not part of a model and {'stays' if len(left_out) == 1 else 'stay'} here: {shown}"
 
@@ -217,40 +216,3 @@ def _commit(api: HfApi, repo_id: str, operations: _Operations, subject: str, rev
 
 def _address(repo_url: str, revision: str | None) -> str:
     return repo_url if revision is None else f"{repo_url}/tree/{revision}"
-
-
-def push_main(argv: Sequence[str] | None = None) -> int:
-    """Command line of `push_folder`: what ``scripts/push_to_hub.py`` and ``hf-xmtc push`` run.
-
-    Args:
-        argv: Arguments without the program's name; those of the process by default.
-
-    Returns:
-        Exit status: 0 when the model is published (or would be, in a dry run), 1 when it is refused.
-    """
-    options = option_parser().parse_args(argv)
-    try:
-        address = push_folder(
-            options.model,
-            options.repo_id,
-            private=options.private,
-            revision=options.revision,
-            commit_message=options.commit_message,
-            license=options.license,
-            overwrite=options.overwrite,
-            dry_run=options.dry_run,
-        )
-    except (ValueError, OSError) as error:
-        print(f"Nothing was published. {error}", file=sys.stderr)
-        return 1
-    if options.dry_run:
-        files = ModelFiles.find(options.model)
-        sizes = {name: (files.folder / name).stat().st_size for name in files.names}
-        for name, size in sizes.items():
-            print(f"{size:>14,}  {name}")
-        print(f"{sum(sizes.values()):>14,}  bytes in {len(sizes)} files would go to {address}")
-        if files.left_out:
-            print(_words_on_left_out(files.left_out, "".join(f"\n{'':>14}  {name}" for name in files.left_out)))
-    else:
-        print(f"Published at {address}")
-    return 0
