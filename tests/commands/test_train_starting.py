@@ -10,9 +10,11 @@ from test_train_models import TINY_WORD_FAMILIES
 from test_train_resuming import Interrupted, power_cut
 from transformers import AutoModel, pipeline
 
+from hf_xmtc import BertXMLForXMTC
 from hf_xmtc.commands import export_check
 from hf_xmtc.commands.model_building import with_starting_model
 from hf_xmtc.commands.recipe import DataArguments, ModelArguments, Recipe, parse_recipe
+from hf_xmtc.commands.starting_model import StartingModel
 from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments
 from small_corpus import WORDS, make_documents, write_split
 
@@ -148,6 +150,23 @@ def test_an_interrupted_run_goes_on_and_ends_like_an_uninterrupted_one(
     assert not torch.equal(
         whole["label_head.output.weight"][1:5], load_file(old / "model.safetensors")["label_head.output.weight"][:4]
     )
+
+
+@pytest.mark.parametrize("shard_size", ["5GB", "2KB"])
+def test_another_model_of_the_same_name_is_another_start(gone_on, old, tmp_path, shard_size):
+    assert json_of(gone_on[0] / "recipe.json")["model_digest"] == StartingModel.from_pretrained(str(old)).digest()
+    folders = [tmp_path / place / "old" for place in "ab"]
+    model = BertXMLForXMTC.from_pretrained(old)
+    for folder in folders:
+        shutil.copytree(old, folder)
+        (folder / "model.safetensors").unlink()
+        model.save_pretrained(folder, max_shard_size=shard_size)
+    weights = sorted(folders[0].glob("model*.safetensors"))
+    assert (len(weights) > 1) == (shard_size == "2KB")
+    same, before = (StartingModel.from_pretrained(str(folder)).digest() for folder in folders)
+    assert same == before
+    (folders[1] / weights[-1].name).write_bytes(weights[-1].read_bytes()[:-1] + b"\x01")
+    assert StartingModel.from_pretrained(str(folders[1])).digest() != before
 
 
 # ---- what is refused -----------------------------------------------------------------------------------------------------

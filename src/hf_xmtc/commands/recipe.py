@@ -176,16 +176,15 @@ class ModelArguments:
         Raises:
             ValueError: If ``config_overrides`` cannot be read or names a field the config does not have.
         """
-        settings = {"cornet_num_blocks": self.cornet_num_blocks, "cornet_context_size": self.cornet_context_size}
-        if self.reads_cls_tokens:
-            settings["num_cls_tokens"] = self.num_cls_tokens
         config_class, _ = family_named(self.model_family)
         overrides = read_overrides(self.config_overrides)
         refuse_unknown_overrides(overrides, config_class)
         if self.start is not None:
-            settings = self.start.settings
-        settings.update(overrides)
-        return settings
+            return {**self.start.settings, **overrides}
+        settings = {"cornet_num_blocks": self.cornet_num_blocks, "cornet_context_size": self.cornet_context_size}
+        if self.reads_cls_tokens:
+            settings["num_cls_tokens"] = self.num_cls_tokens
+        return {**settings, **overrides}
 
 
 @dataclass

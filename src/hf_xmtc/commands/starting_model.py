@@ -4,7 +4,6 @@ import copy
 import os
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -15,6 +14,7 @@ from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.training.checkpoint_files import checksum
 
 from .config_overrides import own_fields, read_overrides, refuse_unknown_overrides
 from .families import FAMILIES
@@ -75,18 +75,24 @@ class StartingModel:
 
     def digest(self) -> str:
         """A checksum of its weights, config and labels: what a resumed run must have started from too."""
-        names = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
-        files = [
-            cached_file(self.name, name, revision=self.revision, _raise_exceptions_for_missing_entries=False)
-            for name in names
-        ]
-        folder = Path(next(file for file in files if file)).parent
-        checksum = zlib.crc32(f"{self.config.to_json_string()}{self.config.label_names.digest()}".encode())
-        for weights in sorted(folder.glob("*.safetensors")):
+        value = zlib.crc32(f"{self.config.to_json_string()}{self.config.label_names.digest()}".encode())
+        for weights in self._weight_files():
             with open(weights, "rb") as file:
-                while part := file.read(2**22):
-                    checksum = zlib.crc32(part, checksum)
-        return f"{checksum:08x}"
+                value = checksum(file, value)
+        return f"{value:08x}"
+
+    def _weight_files(self) -> list[str]:
+        """The file of the weights, or all those that their index names; downloaded where they are on the Hub."""
+        whole, index = self._file(SAFE_WEIGHTS_NAME), self._file(SAFE_WEIGHTS_INDEX_NAME)
+        if whole is not None or index is None:
+            return [whole] if whole is not None else []
+        with readable_errors(self.name, SAFE_WEIGHTS_INDEX_NAME):
+            names = sorted(set(read_json_object(index)["weight_map"].values()))
+        files = [self._file(name) for name in names]
+        return [file for file in files if file is not None]  # opening the model says what is missing
+
+    def _file(self, name: str) -> str | None:
+        return cached_file(self.name, name, revision=self.revision, _raise_exceptions_for_missing_entries=False)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -129,9 +135,9 @@ class StartingModel:
 
         What was tuned or counted on its old data does not stay: thresholds, the generator's share, and the weights of labels in the loss.
         """
-        model = open_model(self.name, self.revision)[0].float()
-        model.resize_labels(self._with_metadata(labels))
         config = self.config_for(labels, overrides)
+        model = open_model(self.name, self.revision)[0].float()
+        model.resize_labels(config.label_names)
         if model.has_thresholds:
             model.set_thresholds(config.decision_threshold)
         if hasattr(config, "generator_share"):

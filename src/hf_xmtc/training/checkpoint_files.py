@@ -15,6 +15,7 @@ import shutil
 import zipfile
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 from safetensors import SafetensorError, safe_open
 from transformers.trainer import TRAINER_STATE_NAME
@@ -23,7 +24,16 @@ from hf_xmtc.disk import sync_folder
 from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.json_reader import read_json
 
-__all__ = ["UNFINISHED", "best_checkpoint", "checkpoints_in", "clear_unfinished", "damage_of", "seal", "set_damaged_aside"]
+__all__ = [
+    "UNFINISHED",
+    "best_checkpoint",
+    "checkpoints_in",
+    "checksum",
+    "clear_unfinished",
+    "damage_of",
+    "seal",
+    "set_damaged_aside",
+]
 
 MANIFEST = "manifest.json"
 UNFINISHED = ".unfinished"
@@ -61,9 +71,9 @@ def seal(written: Path, folder: Path) -> None:
     files = {}
     for path in sorted(path for path in written.rglob("*") if path.is_file()):
         with open(path, "r+b") as file:
-            checksum = _checksum(file)
+            value = checksum(file)
             os.fsync(file.fileno())
-        files[path.relative_to(written).as_posix()] = {"size": path.stat().st_size, "crc32": checksum}
+        files[path.relative_to(written).as_posix()] = {"size": path.stat().st_size, "crc32": f"{value:08x}"}
     with open(written / MANIFEST, "w", encoding="utf-8") as file:
         json.dump({"files": files}, file, indent=1)
         file.flush()
@@ -92,11 +102,11 @@ def clear_unfinished(folder: str | os.PathLike) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _checksum(file) -> str:
-    value = 0
+def checksum(file: BinaryIO, before: int = 0) -> int:
+    """CRC-32 of what is left of an open file, continued from that of what came ``before``."""
     while chunk := file.read(_CHUNK):
-        value = zlib.crc32(chunk, value)
-    return f"{value:08x}"
+        before = zlib.crc32(chunk, before)
+    return before
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------------
@@ -154,7 +164,7 @@ def _damage_of_files(checkpoint: Path) -> str | None:
             if path.stat().st_size != size:
                 return f"{name} has {path.stat().st_size:,} bytes instead of {size:,}"
             with open(path, "rb") as file:
-                if _checksum(file) != entry["crc32"]:
+                if f"{checksum(file):08x}" != entry["crc32"]:
                     return f"{name} is not what was written (its checksum differs)"
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{MANIFEST} cannot be read"
