@@ -107,7 +107,7 @@ def authors_settings(model_type: str, max_length_tokens: int) -> dict[str, Any]:
 
 
 def dense_loss(logits: Tensor, labels: Tensor, reduction: str) -> Tensor:
-    """Binary cross-entropy with a dense matrix of targets.
+    """Binary cross-entropy with a dense matrix of targets, made as their data set makes it: nothing is checked, as it is timed.
 
     Args:
         logits: (B, L).
@@ -158,7 +158,7 @@ def _packed(bilstm: BiLSTM) -> Iterator[None]:
 
 
 def packed_states(bilstm: BiLSTM, embedded: Tensor, lengths: Tensor) -> Tensor:
-    """What `BiLSTM` computes, by one LSTM of both directions over packed documents, as in the authors' code.
+    """The states of `BiLSTM`, by one LSTM of both directions over packed documents, as in the authors' code.
 
     Args:
         bilstm: The layer.

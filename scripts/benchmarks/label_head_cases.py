@@ -242,7 +242,7 @@ def _usual_step(case: Case, model: HeadOnly, features: Tensor, labels: Tensor) -
 
 
 def _our_step(case: Case, model: HeadOnly, features: Tensor, labels: Tensor) -> Callable[[int], float]:
-    """What `XMTCTrainer` does in a step; gradient clipping, which the usual way leaves out too, is off."""
+    """A step as `XMTCTrainer` does it; gradient clipping, which the usual way leaves out too, is off."""
     args = XMTCTrainingArguments(
         output_dir="outputs/benchmark_label_head",  # nothing is written
         label_optimizer=OURS[case.method],

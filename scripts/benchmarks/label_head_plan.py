@@ -14,7 +14,7 @@ ORDER = ("usual", "sgd", "fused", "rowwise", "stored", "adam")
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured.
+    """The measurements of a run.
 
     Attributes:
         data_sets: Label counts, ascending, and the data sets that have so many.

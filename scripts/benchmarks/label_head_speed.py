@@ -267,7 +267,7 @@ class _Run:
 
 
 def _work(answer: Connection, case: Case, effort: Effort, threads: int, device: str) -> None:
-    """What the new process does."""
+    """Measure in the new process, and answer through the pipe."""
     adjustment = Path("/proc/self/oom_score_adj")
     if adjustment.exists():
         adjustment.write_text("1000")  # should memory run out after all, this process goes and no other

@@ -28,8 +28,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts" / "reliability")]
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from file_mutations import mutate  # noqa: E402
 
+from file_mutations import mutate  # noqa: E402
 from hf_xmtc import XMTCPipeline  # noqa: E402
 from hf_xmtc.commands.model_opening import open_generator, open_model  # noqa: E402
 from small_corpus import WORDS, make_documents  # noqa: E402

@@ -15,25 +15,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from kill_and_resume import COMMON, SETUPS, outcome
+
 __all__ = ["main"]
 
 SCRIPTS = Path(__file__).resolve().parents[1]
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-TRAINING = {
-    "model_family": "bertxml",
-    "dataset": "demo",
-    "num_cls_tokens": 2,
-    "cornet_context_size": 16,
-    "config_overrides": json.dumps(SIZES),
-    "max_train_documents": 200,
-    "max_eval_documents": 60,
-    "max_length_tokens": 32,
-    "per_device_train_batch_size": 10,
-    "num_train_epochs": 5,
-    "learning_rate": 0.01,
-    "use_cpu": True,
-    "disable_tqdm": True,
-}
+TRAINING = {**COMMON, **SETUPS["defaults"], "num_train_epochs": 5}
 WORDS = ["library", "python", "server", "music", "editor", "kernel", "network", "game", "font", "database"]
 # Many, so that the first run is still writing when the second one asks.
 NUM_TEXTS = 5000
@@ -72,7 +59,7 @@ def try_all(work: Path) -> list[dict[str, Any]]:
         alone = {}
         for seed in (1, 2):
             command = make(f"alone-{seed}{ending}", seed)
-            finish([start(command)], [command])
+            finish(command)
             alone[seed] = content(command[1])
         results.append(into_one(make(f"one{ending}", 1), alone[1]))
         print(json.dumps(results[-1]), flush=True)
@@ -81,7 +68,7 @@ def try_all(work: Path) -> list[dict[str, Any]]:
     return results
 
 
-def into_one(command: Command, expected: dict[str, str]) -> dict[str, Any]:
+def into_one(command: Command, expected: dict[str, Any]) -> dict[str, Any]:
     """Two runs of one command."""
     processes = [start(command), start(command)]
     said = [process.communicate()[0] for process in processes]
@@ -101,12 +88,16 @@ def into_one(command: Command, expected: dict[str, str]) -> dict[str, Any]:
     return {"pair": f"{command[0]}, one output", "checks": checks, "said": without_host(sentence)}
 
 
-def into_two(commands: list[Command], expected: list[dict[str, str]]) -> dict[str, Any]:
+def into_two(commands: list[Command], expected: list[dict[str, Any]]) -> dict[str, Any]:
     """Two runs of different commands."""
-    finish([start(command) for command in commands], commands)
+    processes = [start(command) for command in commands]
+    said = [process.communicate()[0] for process in processes]
+    ends = [process.returncode for process in processes]
+    for words in (words for words, end in zip(said, ends, strict=True) if end):
+        print(words[-2000:], file=sys.stderr)
     checks = {
-        "both go through": True,
-        "each result is that of its run alone": [content(command[1]) for command in commands] == expected,
+        "both go through": ends == [0, 0],
+        "each result is that of its run alone": ends == [0, 0] and [content(command[1]) for command in commands] == expected,
         "the two results differ": expected[0] != expected[1],
         "nothing is left beside them": [beside(command[1]) for command in commands] == [[], []],
     }
@@ -121,32 +112,25 @@ def start(command: Command) -> subprocess.Popen:
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8")
 
 
-def finish(processes: list[subprocess.Popen], commands: list[Command]) -> None:
-    """Wait for runs that must go through."""
-    said = [process.communicate()[0] for process in processes]
-    for process, words, (script, output, _) in zip(processes, said, commands, strict=True):
-        if process.returncode != 0:
-            sys.exit(f"{script} into {output.name} ended with status {process.returncode}:\n{words[-2000:]}")
+def finish(command: Command) -> None:
+    """A run that must go through, for others to be compared with."""
+    process = start(command)
+    said = process.communicate()[0]
+    if process.returncode != 0:
+        sys.exit(f"{command[0]} into {command[1].name} ended with status {process.returncode}:\n{said[-2000:]}")
 
 
-def content(output: Path) -> dict[str, str]:
-    """Names of the files and digests of what must be equal: weights, metrics, predictions."""
+def content(output: Path) -> dict[str, Any]:
+    """What must be equal: names of the files, digest of weights or predictions, metrics."""
     if output.is_file():
-        return {"predictions": digest(output.read_bytes())}
-    metrics = json.loads((output / "metrics.json").read_text(encoding="utf-8"))
+        return {"predictions": hashlib.sha256(output.read_bytes()).hexdigest()}
     names = sorted(path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file())
-    measured = json.dumps({split: metrics[split] for split in ("validation", "test")}, sort_keys=True)
-    weights = digest((output / "model.safetensors").read_bytes())
-    return {"files": " ".join(names), "weights": weights, "metrics": digest(measured.encode())}
+    return {"files": names, **outcome(output)}
 
 
 def beside(output: Path) -> list[str]:
     """What a run has left beside its output: locks, parts, states."""
     return sorted(path.name for path in output.parent.iterdir() if path.name.startswith(output.name) and path != output)
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def without_host(sentence: str) -> str:

@@ -132,6 +132,10 @@ class TimedTrainer(XMTCTrainer):
         return metrics
 
 
+def _dataset_in(data_dir: Path | None, name: str) -> str:
+    return name if name == "demo" else str((data_dir or Path()) / name)
+
+
 def train_run(run: Run, data_dir: Path | None) -> dict[str, Any]:
     """Train, and give metrics of both splits (fractions), the validation curve, CPU seconds and the settings."""
     sizes = SETTINGS[run.family]
@@ -147,7 +151,7 @@ def train_run(run: Run, data_dir: Path | None) -> dict[str, Any]:
         "seed": run.seed,
     }
     TimedTrainer.pads = run.way == "padded"
-    dataset = "demo" if run.dataset == "demo" else str((data_dir or Path()) / run.dataset)
+    dataset = _dataset_in(data_dir, run.dataset)
     with tempfile.TemporaryDirectory() as folder:
         options = {**settings, "dataset": dataset, "output_dir": f"{folder}/model"}
         recipe = parse_recipe([part for name, value in options.items() for part in (f"--{name}", str(value))])
@@ -161,7 +165,7 @@ def measure_steps(data_dir: Path | None) -> dict[str, dict[str, dict[str, float]
     """CPU milliseconds of a training step, by data set, family and way: the least of `REPEATS` rounds over the same batches, by turns."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for dataset in list(DATASETS)[:2]:
-        data = load_xmtc_dataset("demo" if dataset == "demo" else str((data_dir or Path()) / dataset))
+        data = load_xmtc_dataset(_dataset_in(data_dir, dataset))
         names = label_info_of(data).names
         for family in FAMILIES:
             config_class, model_class = family_named(family)

@@ -15,12 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hf_xmtc import XMTCTrainer
+from hf_xmtc import XMTCTrainer, multi_hot_targets
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE
 from hf_xmtc.commands.processes import set_up_process
 from hf_xmtc.commands.recipe import parse_recipe
 from hf_xmtc.commands.train import train
+from hf_xmtc.models.label_head import loss_divisor
 
 __all__ = ["DenseTrainer", "main"]
 
@@ -78,11 +79,9 @@ def dense_loss(logits: Tensor, labels: Tensor, reduction: str) -> Tensor:
         labels: Label ids, (B, P), padded with -100.
         reduction: ``mean`` over B × L, or ``sum_labels``.
     """
-    targets = torch.zeros_like(logits)
-    documents, slots = (labels >= 0).nonzero(as_tuple=True)
-    targets[documents, labels[documents, slots]] = 1.0
+    targets = multi_hot_targets(labels, logits.shape[1])
     loss = nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="sum")
-    return loss / (logits.numel() if reduction == "mean" else len(logits))
+    return loss / loss_divisor(*logits.shape, reduction)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-sys.path[:0] = [str(SCRIPTS / folder) for folder in ("", "benchmarks", "reproduction")]
+sys.path[:0] = [str(SCRIPTS / folder) for folder in ("", "benchmarks", "reliability", "reproduction")]

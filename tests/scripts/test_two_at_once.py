@@ -64,6 +64,18 @@ def test_exactly_one_run_is_refused_and_names_the_other(script, tmp_path, monkey
     assert not named or result["said"] == "x is being written by another run (process PID on HOST, since TIME). Wait"
 
 
+@pytest.mark.parametrize(("ends", "holds"), [((0, 0), True), ((0, 1), False)])
+def test_two_runs_into_two_outputs_both_have_to_go_through(script, tmp_path, monkeypatch, ends, holds):
+    outputs = [tmp_path / f"{name}.jsonl" for name in "ab"]
+    processes = [Ended(pid, end, "no room") for pid, end in enumerate(ends)]
+    monkeypatch.setattr(script, "start", lambda command: processes.pop(0))
+    for output in outputs:
+        output.write_text(output.name)
+    expected = [script.content(output) for output in outputs]
+    result = script.into_two([("predict", output, {}) for output in outputs], expected)
+    assert list(result["checks"].values()) == [holds, holds, True, True]
+
+
 def test_the_table_counts_what_holds(script):
     results = [
         {"pair": "predict, two outputs", "checks": {"both go through": True, "the two results differ": False}, "said": ""}

@@ -14,8 +14,8 @@ FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
 }
 
 
-# Settings of `hf-xmtc train` for a family's own encoder in its usual sizes, where neither a recipe file nor the command line names them. Chosen on validation
-# (scripts/results/small-recipes.md).
+# Settings of `hf-xmtc train` for a family's own encoder in its usual sizes, where neither a recipe file nor the command line names them.
+# Chosen on validation (scripts/results/small-recipes.md).
 FROM_SCRATCH: dict[str, dict[str, Any]] = {
     "bertxml": {
         "cornet_num_blocks": 0,

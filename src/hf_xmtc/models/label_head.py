@@ -127,7 +127,7 @@ class BaseLabelHead(nn.Module, ABC):
         return len(bias) == len(new)
 
     def check_complete(self) -> None:
-        """Refuse to be saved where this process holds only a part of the labels (`hf_xmtc.training.label_sharding`)."""
+        """Refuse to be saved where this process holds only a part of the labels (`hf_xmtc.training.sharded_label_head`)."""
 
     # ---- logits ----------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .aligned_tokens import AlignedWords
 
-__all__ = ["CHUNK_TOKENS", "chunk_borders", "read_in_chunks"]
+__all__ = ["CHUNK_TOKENS", "chunk_borders", "read_at_once", "read_in_chunks"]
 
 Read = TypeVar("Read", bound=tuple[Tensor | None, ...])
 
@@ -47,6 +47,17 @@ def chunk_borders(lengths: list[int], chunk_tokens: float) -> list[int]:
     return borders[::-1]
 
 
+def read_at_once(
+    words: AlignedWords,
+    read: Callable[..., Read],
+    *of_documents: Tensor | None,
+    embed: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Read:
+    """The batch as one chunk, in its own order; arguments as in `read_in_chunks`."""
+    embedded = [] if embed is None else [embed(words.ids, words.mask)]
+    return read(words, *embedded, *of_documents)
+
+
 def read_in_chunks(
     words: AlignedWords,
     read: Callable[..., Read],
@@ -77,7 +88,7 @@ def read_in_chunks(
     longest = lengths.tolist()
     borders = chunk_borders(longest, chunk_tokens)
     if len(borders) <= 2:
-        return read(words, *([] if embed is None else [embed(words.ids, words.mask)]), *of_documents)
+        return read_at_once(words, read, *of_documents, embed=embed)
     rows = [order[start:stop] for start, stop in zip(borders, borders[1:], strict=False)]
     chunks = [
         AlignedWords(*(tensor[chosen, : longest[start]] for tensor in words))

@@ -16,7 +16,7 @@ from .cornet import CorNet, CorNetBlock
 from .label_block_loss import LabelMatrix, RowUpdate
 from .label_head import BaseLabelHead, LabelHead
 from .label_names import LabelNames
-from .length_chunks import read_in_chunks
+from .length_chunks import read_at_once, read_in_chunks
 from .linear_layers import copy_rows
 from .pipeline_xmtc import XMTCPipeline
 from .predicted_sets import PredictedSets
@@ -130,7 +130,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         """What an encoder makes of a batch: in training in chunks of similar lengths, else at once; as `read_in_chunks`."""
         # A graph of one batch would have its borders, and a compiled one would be made again for others.
         if not self.training or is_traced() or torch.compiler.is_compiling():
-            return read(words, *([] if embed is None else [embed(words.ids, words.mask)]), *of_documents)
+            return read_at_once(words, read, *of_documents, embed=embed)
         return read_in_chunks(words, read, *of_documents, embed=embed, chunk_tokens=self.chunk_tokens)
 
     def requested_outputs(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:

@@ -256,15 +256,15 @@ def shard_labels(model: nn.Module, group: dist.ProcessGroup | None = None) -> La
             f"The model's labels are spread over {shard.world_size} processes already. Open or build the whole model again to spread "
             "it anew."
         )
-    if head.is_linear and not isinstance(head, LabelHead):
-        raise ValueError(
-            f"The model's class is that of a copied folder ({type(model).__module__}), whose labels cannot be spread over processes. Open the "
-            f"model with the class of the package: hf_xmtc.{type(model).__name__}.from_pretrained(…)."
-        )
     if not head.is_linear:
         raise ValueError(
             f"The labels of {type(model).__name__} cannot be spread over processes: every label reads all tokens of the documents, "
             "which each process has for its own ones only. Train without shard_labels (memory is bounded by label blocks anyway)."
+        )
+    if not isinstance(head, LabelHead):
+        raise ValueError(
+            f"The model's class is that of a copied folder ({type(model).__module__}), whose labels cannot be spread over processes. Open the "
+            f"model with the class of the package: hf_xmtc.{type(model).__name__}.from_pretrained(…)."
         )
     shard, names = LabelShard(head.num_labels, group), label_dimensions(model)
     for name, dim in names.items():
