@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 
 import pytest
 
@@ -21,6 +22,18 @@ def test_ac73_a_second_run_is_refused_while_the_first_lives_and_free_afterwards(
     with exclusive(lock, "The folder run"):
         (lock.parent / "recipe.json").touch()
     assert [entry.name for entry in lock.parent.iterdir()] == ["recipe.json"]
+
+
+def test_ac73_a_run_that_has_the_lock_and_is_about_to_say_who_it_is_is_named(tmp_path):
+    path = tmp_path / "x.lock"
+    with exclusive(path, "x"):
+        said = path.read_bytes()
+        path.write_bytes(b"")
+        writes = threading.Timer(0.05, path.write_bytes, [said])
+        writes.start()
+        with pytest.raises(InUseError, match=f"process {os.getpid()} on "), exclusive(path, "x"):
+            pass
+        writes.join()
 
 
 def test_ac73_the_lock_of_a_killed_run_is_taken_over_though_its_children_live(tmp_path):

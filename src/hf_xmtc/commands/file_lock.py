@@ -111,12 +111,14 @@ def _is_there(path: Path, descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    try:
-        holder = json.loads(os.read(descriptor, 1000))
-        return f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
-    except (ValueError, KeyError, TypeError):  # it has only just begun
-        return "a process that has just started"
+    for _ in range(20):
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        try:
+            holder = json.loads(os.read(descriptor, 1000))
+            return f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
+        except (ValueError, KeyError, TypeError):  # it holds the lock, and is about to write who it is
+            time.sleep(0.01)
+    return "a process that has just started"
 
 
 def _leave_to_parent() -> None:
