@@ -5,6 +5,15 @@ command that needs a model, so this module is for the program alone: whoever imp
 model module is imported.
 """
 
-from hf_xmtc.cli import main
+import warnings
+from collections.abc import Sequence
+
+from hf_xmtc import cli
 
 __all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`hf_xmtc.cli.main` as a program: of a warning it prints the sentence, without the line of source that gave it."""
+    warnings.formatwarning = lambda message, *_, **__: f"{message}\n"
+    return cli.main(argv)

@@ -60,7 +60,8 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):\n"
         "        main(line.split())\n"
         "heavy = {'huggingface_hub', 'numpy', 'torch', 'transformers', 'yaml'} & set(sys.modules)\n"
-        "import hf_xmtc\n"
+        "import warnings, hf_xmtc\n"
+        "warnings.warn('3 documents have no labels.')\n"
         "names = hf_xmtc.LabelNames\n"
         "from transformers import AutoConfig\n"
         "print(sorted(heavy), type(AutoConfig.for_model('bertxml', num_labels=1)).__name__)\n"
@@ -68,6 +69,7 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[] BertXMLConfig"
+    assert "3 documents have no labels.\n" in done.stderr and "UserWarning" not in done.stderr
     assert done.stdout.count("usage: hf-xmtc") == 4
 
 

@@ -52,6 +52,12 @@ def test_an_unknown_name_lists_the_forms_that_are_accepted(tmp_path, load):
         load("./nowhere")
 
 
+def test_a_misspelt_folder_is_not_looked_for_on_the_hub(load, monkeypatch):
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: pytest.fail("asked the Hub for a name without its user"))
+    with pytest.raises(FileNotFoundError, match="There is no folder 'mydta'.*'user/name'"):
+        load("mydta")
+
+
 def test_a_file_is_not_a_data_set(write_folder, load):
     with pytest.raises(ValueError, match="is a file; give the folder"):
         load(write_folder(train=ROWS) / "train.parquet")

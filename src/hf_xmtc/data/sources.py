@@ -29,7 +29,7 @@ _SPLIT_ALIASES = {"val": "validation", "valid": "validation", "dev": "validation
 _SPLIT_FILE = re.compile(
     r"(?P<split>train|validation|val|valid|dev|test)(-(?P<shard>\d{5})-of-(?P<shards>\d{5})(-[0-9a-f]+)?)?\.parquet"
 )
-_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _FORMS = (
     "Give 'demo' (the data set shipped with hf_xmtc), a folder with train.parquet, validation.parquet and test.parquet "
     "(columns text and labels), or the id of a data set on the Hugging Face Hub ('user/name')."
