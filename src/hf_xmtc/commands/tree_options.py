@@ -1,0 +1,68 @@
+"""Options of `hf-xmtc tree`. Nothing heavy is imported, so that help and refusals come at once."""
+
+import argparse
+from collections.abc import Sequence
+
+__all__ = ["check_options", "option_parser"]
+
+
+def option_parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="hf-xmtc tree",
+        description="Build a label tree from the training texts of a data set. Those for validation and test are not looked at. Labels and "
+        "training texts are those of `hf-xmtc train` with the same options of the data.",
+        allow_abbrev=False,
+    )
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "--dataset", default="demo", help="demo, a folder with parquet files, or a Hub data set id (default: demo)"
+    )
+    data.add_argument("--dataset_revision", help="revision of a data set on the Hub")
+    data.add_argument("--text_column", default="text", help="column with the texts (default: text)")
+    data.add_argument("--label_column", default="labels", help="column with the labels of each text (default: labels)")
+    data.add_argument(
+        "--label_space", default="train", help="train: the labels of the training split; file: label_file's (default: train)"
+    )
+    data.add_argument("--label_file", metavar="FILE", help="labels.json or labels.parquet that fixes order and names")
+    data.add_argument("--label_format", default="ids", help="what integer labels are: ids or multi_hot (default: ids)")
+    data.add_argument(
+        "--validation_fraction",
+        type=float,
+        default=0.1,
+        help="part of train held out where there is no validation split (default: 0.1)",
+    )
+    data.add_argument(
+        "--max_features", type=int, default=500_000, help="most frequent words that describe labels (default: 500000)"
+    )
+    tree = parser.add_argument_group("tree")
+    tree.add_argument(
+        "--output_dir", required=True, metavar="DIR", help="folder for label_tree.safetensors and label_tree.json"
+    )
+    tree.add_argument(
+        "--max_leaf",
+        type=int,
+        help="most labels of a cluster (default: the size at which a beam of 10 needs the fewest scores)",
+    )
+    tree.add_argument(
+        "--levels",
+        type=int,
+        nargs="+",
+        metavar="DEPTH",
+        help="depths of the levels, of 2^DEPTH nodes each, the last that of the clusters; with --max_leaf (default: the clusters alone)",
+    )
+    tree.add_argument("--seed", type=int, default=0, help="of the labels that clusters begin with (default: 0)")
+    tree.add_argument("--num_workers", type=int, help="threads; the tree does not depend on them (default: all cores)")
+    return parser
+
+
+def check_options(argv: Sequence[str]) -> None:
+    """Print the help where it is asked for, and refuse options that do not exist.
+
+    Raises:
+        SystemExit: In both cases.
+    """
+    parser = option_parser()
+    options = parser.parse_args(argv)
+    if options.levels and options.max_leaf is None:
+        parser.error(f"--levels {' '.join(map(str, options.levels))} needs --max_leaf, the most labels of a cluster")
