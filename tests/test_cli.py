@@ -14,7 +14,7 @@ def test_the_version_is_the_packages(capsys):
 def test_help_names_every_command(capsys):
     assert cli.main(["--help"]) == 0
     said = capsys.readouterr().out
-    assert all(f"  {command} " in said for command in ("train", "predict", "push"))
+    assert all(f"  {command} " in said for command in ("train", "predict", "push", "tree"))
 
 
 def test_no_command_at_all_is_an_error_with_the_usage(capsys):
@@ -44,7 +44,7 @@ def test_arguments_go_to_the_command_and_its_status_comes_back(monkeypatch):
     assert received == [push, predict]
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "push"])
+@pytest.mark.parametrize("command", ["train", "predict", "push", "tree"])
 def test_every_command_explains_its_options(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main([command, "--help"])
@@ -56,7 +56,7 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
     code = (
         "import contextlib, io, sys\n"
         "from hf_xmtc_command import main\n"
-        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'predict --model x', 'push --modle x'):\n"
+        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'tree --help', 'predict --model x', 'push --modle x'):\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):\n"
         "        main(line.split())\n"
         "heavy = {'huggingface_hub', 'numpy', 'torch', 'transformers', 'yaml'} & set(sys.modules)\n"
@@ -70,14 +70,20 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[] BertXMLConfig"
     assert "3 documents have no labels.\n" in done.stderr and "UserWarning" not in done.stderr
-    assert done.stdout.count("usage: hf-xmtc") == 4
+    assert done.stdout.count("usage: hf-xmtc") == 5
 
 
-def test_a_missing_extra_gives_the_command_that_installs_it():
-    code = "import sys\nsys.modules['datasets'] = None\nfrom hf_xmtc.cli import main\nmain(['train', '--max_steps', '1'])\n"
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [("datasets", ["train", "--max_steps", "1"], "train"), ("scipy", ["tree", "--output_dir", "x"], "train,tree")],
+)
+def test_a_missing_extra_gives_the_command_that_installs_it(module, arguments, extra):
+    code = f"import sys\nsys.modules['{module}'] = None\nfrom hf_xmtc.cli import main\nmain({arguments})\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
-    assert done.stderr.strip().splitlines()[-1] == "`hf-xmtc train` needs `datasets`: pip install 'hf_xmtc[train]'"
+    assert (
+        done.stderr.strip().splitlines()[-1] == f"`hf-xmtc {arguments[0]}` needs `{module}`: pip install 'hf_xmtc[{extra}]'"
+    )
 
 
 def test_a_fault_of_the_package_is_not_called_a_missing_extra(monkeypatch):

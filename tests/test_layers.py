@@ -194,7 +194,9 @@ def complaints_about(files: list[Path], check) -> list[str]:
 
 def test_there_are_files_to_look_at():
     assert {"modeling_xmtc.py", "cornet.py"} <= {path.name for path in MODEL_FILES}
-    assert {"models", "metrics", "tokenization", "data", "training", "hub", "commands"} <= {part_of(path) for path in FILES}
+    assert {"models", "metrics", "tokenization", "label_tree", "data", "training", "hub", "commands"} <= {
+        part_of(path) for path in FILES
+    }
 
 
 def test_imports_point_one_way():
@@ -226,6 +228,12 @@ def test_model_files_can_live_on_the_hub():
     assert [path for path in (SOURCE / "models").iterdir() if path.is_dir() and path.name != "__pycache__"] == []
 
 
+def test_label_trees_do_without_torch():
+    files = sorted((SOURCE / "label_tree").glob("*.py"))
+    imported = {module.split(".")[0] for path in files for _, module in modules_imported(path.read_text("utf-8"), path)}
+    assert imported - set(sys.stdlib_module_names) == {"hf_xmtc", "numpy", "scipy", "safetensors"}
+
+
 def test_public_names_exist():
     assert complaints_about(FILES, lambda path: public_name_complaints(path.read_text("utf-8"))) == []
 
@@ -242,6 +250,8 @@ def test_no_file_is_too_long_to_read():
         ("models/x.py", "from ..tokenization import add_cls_tokens", "models must not import tokenization"),
         ("metrics/x.py", "import hf_xmtc.models.cornet", "metrics must not import models"),
         ("tokenization/x.py", "from .. import BertXMLConfig", "tokenization must not import the package itself"),
+        ("label_tree/x.py", "from hf_xmtc.models.label_names import LabelNames", "label_tree must not import models"),
+        ("label_tree/x.py", "from hf_xmtc.metrics.label_sets import label_sets", "label_tree must not import metrics"),
         ("data/x.py", "def f():\n    from hf_xmtc.training import XMTCTrainer", "line 2: data must not import training"),
         ("training/x.py", "from hf_xmtc import evaluate_modules", "training must not import evaluate_modules"),
         ("training/x.py", "from hf_xmtc import load_xmtc_dataset", "training must not import the package itself"),
@@ -262,6 +272,7 @@ def test_a_wrong_import_is_seen(file, source, complaint):
     [
         ("models/x.py", "from .cornet import CorNet"),
         ("data/x.py", "from hf_xmtc.models.label_names import LabelNames"),
+        ("label_tree/x.py", "from hf_xmtc.file_checks import ArrayFile"),
         ("evaluate_modules/x/x.py", "from hf_xmtc import metrics"),
         ("hub/x.py", "from .verify import check_model_folder\nfrom ..training import XMTCTrainer"),
         ("commands/x.py", "import hf_xmtc\nfrom hf_xmtc import BertXMLConfig"),

@@ -52,9 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return importlib.import_module(module).main(rest) or 0
     except ModuleNotFoundError as error:
-        if extra is None or (error.name or "").split(".")[0] not in _OPTIONAL_MODULES:
+        missing = (error.name or "").split(".")[0]
+        if extra is None or missing not in _OPTIONAL_MODULES:
             raise
-        raise SystemExit(f"`hf-xmtc {command}` needs `{error.name}`: pip install 'hf_xmtc[{extra}]'") from error
+        raise SystemExit(f"`hf-xmtc {command}` needs `{missing}`: pip install 'hf_xmtc[{extra}]'") from error
 
 
 def _usage() -> str:

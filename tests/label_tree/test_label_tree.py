@@ -1,13 +1,12 @@
 import json
 import logging
-import subprocess
-import sys
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, random_array
 
 from hf_xmtc.label_tree import LabelTree, TreeShape, balanced_clusters, label_features
 
@@ -108,22 +107,16 @@ def test_labels_without_text_are_reported(random_features, caplog):
 
 
 def test_memory_stays_far_below_documents_times_labels():
-    code = (
-        "import numpy as np\n"
-        "from scipy.sparse import random_array\n"
-        "from hf_xmtc.commands.processes import peak_memory_mb\n"
-        "from hf_xmtc.label_tree import LabelTree, label_features\n"
-        "rng = np.random.default_rng(0)\n"
-        "texts = random_array((2000, 50_000), density=0.002, format='csr', dtype=np.float32, rng=rng)\n"
-        "labels = rng.integers(20_000, size=(2000, 5))\n"
-        "before = peak_memory_mb()\n"
-        "tree = LabelTree.build(label_features(texts, labels.tolist(), 20_000))\n"
-        "print(tree.num_labels, peak_memory_mb() - before)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    num_labels, mebibytes = map(int, done.stdout.split())
-    assert num_labels == 20_000
-    assert mebibytes < 200
+    random = np.random.default_rng(0)
+    texts = random_array((2_000, 50_000), density=0.002, format="csr", dtype=np.float32, rng=random)
+    labels = random.integers(20_000, size=(2_000, 5)).tolist()
+    tracemalloc.start()
+    tree = LabelTree.build(label_features(texts, labels, 20_000))
+    targets = [tree.node_targets(labels, level) for level in range(tree.num_levels)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [level.shape[1] for level in targets] == list(tree.num_nodes)
+    assert peak < 100 * 2**20  # a dense copy of the targets alone would be 160
 
 
 def test_a_tree_of_other_labels_is_refused(random_features):
@@ -145,6 +138,7 @@ def test_a_tree_of_other_labels_is_refused(random_features):
         ([[0, 0], [0, -1]], "go from -1 to 0"),
         ([[0, 0], [0, 0, 0]], "1 of the 2 nodes above level 1, such as 1, have no child"),
         ([[0, 0], [1, 0, 0], [0, 1, 2]], "Node 0 of level 1 is under node 1, and the next under 0"),
+        ([[0, 0], [0, 1, 1, 1]], "A node above level 1 has 3 children and another 1, but in a balanced tree"),
         ([np.zeros(0, int)] * 2, "such as 0, have no child"),
     ],
 )

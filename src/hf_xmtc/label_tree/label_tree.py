@@ -35,7 +35,7 @@ class LabelTree:
         labels_digest: That of the label names (`LabelNames.digest`) whose ids these are; None where they are not known.
 
     Raises:
-        ValueError: If a node has no parent or no child, or nodes are not numbered from the left.
+        ValueError: If a node has no parent or no child, the tree is not balanced, or nodes are not numbered from the left.
     """
 
     def __init__(self, parents: Sequence[np.ndarray], labels_digest: str | None = None):

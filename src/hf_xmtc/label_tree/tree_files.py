@@ -48,8 +48,8 @@ def check_parents(parents: Sequence[np.ndarray]) -> None:
         parents: As for `LabelTree`.
 
     Raises:
-        ValueError: If there are fewer than two levels, a parent is no node of the level above, a node there has no child, or nodes
-            above the labels are not numbered from the left.
+        ValueError: If there are fewer than two levels, a parent is no node of the level above, a node there has no child, or more
+            than twice as many as another, or nodes above the labels are not numbered from the left.
     """
     if len(parents) < 2:
         raise ValueError(
@@ -68,6 +68,12 @@ def check_parents(parents: Sequence[np.ndarray]) -> None:
             raise ValueError(
                 f"{(counts == 0).sum()} of the {num_above} nodes above level {level}, such as {counts.argmin()}, have no child. "
                 "Are the levels of two trees mixed?"
+            )
+        if counts.max() > 2 * counts.min():
+            # The table of children is as wide as the largest, so a file could ask for any amount of memory by one such node.
+            raise ValueError(
+                f"A node above level {level} has {counts.max()} children and another {counts.min()}, but in a balanced tree none has more "
+                "than twice as many as another. Are the levels of two trees mixed?"
             )
         steps_back = nodes[1:] < nodes[:-1]
         if level < len(parents) - 1 and steps_back.any():
