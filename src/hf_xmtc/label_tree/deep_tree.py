@@ -56,7 +56,8 @@ def balanced_clusters(
         features: Label features, rows of length 1 or empty, (L, V). Labels with empty rows are as near to one half as to the other,
             and fill the halves up.
         max_leaf: Most labels of a cluster, M.
-        seed: Of the labels that are the first centres of a split: two draws of numpy's legacy generator, node by node, depth by depth.
+        seed: Of the labels that are the first centres of a split: two draws of numpy's legacy generator, node by node, depth by
+            depth, as the reference code makes them.
         num_workers: Threads, which share the nodes of a depth.
         eps: A split ends when the mean similarity of labels to their centres grows by less.
         progress: Called with the number of labels of each node that was split.
@@ -75,9 +76,7 @@ def balanced_clusters(
     with ThreadPoolExecutor(num_workers) as pool:
         while sizes[-1].max() > max_leaf:
             large = sizes[-1] > max_leaf
-            nodes = [
-                node for node, is_large in zip(np.split(order, sizes[-1].cumsum()[:-1]), large, strict=True) if is_large
-            ]
+            nodes = [node for node in np.split(order, sizes[-1].cumsum()[:-1]) if len(node) > max_leaf]
             picks = [random.choice(len(node), 2, replace=False) for node in nodes]
             for node, halves in zip(nodes, pool.map(split, nodes, picks), strict=True):
                 node[:] = halves  # a part of `order`
@@ -113,7 +112,7 @@ def balanced_two_means(rows: csr_array, picks: np.ndarray, eps: float = 1e-4) ->
     left, right = rows[picks].toarray()
     similarities = [-10_000.0, -1.0]
     while similarities[-1] - similarities[-2] >= eps:
-        # Rows that are equally near stay in order, so the result is the same on every machine.
+        # Rows that are equally near stay in order; the reference code leaves their order to an unstable sort.
         order = np.argsort(rows @ (right - left), kind="stable")
         in_left = np.zeros(num_rows, dtype=rows.dtype)
         in_left[order[: num_rows // 2]] = 1
