@@ -117,3 +117,16 @@ def test_bad_settings_are_refused(tokenizer):
 def test_documents_that_were_not_tokenized_are_refused(tokenizer):
     with pytest.raises(ValueError, match=r"has the fields \['labels', 'text'\] and no 'input_ids'. Tokenize the data first"):
         XMTCDataCollator(tokenizer, num_labels=3)([{"text": "cat", "labels": [1]}])
+
+
+def test_random_numbers_follow_from_seed_epoch_and_document_alone(tokenizer):
+    features = [{"input_ids": [5, 6], "labels": [0]}, {"input_ids": [7], "labels": [1, 2]}]
+    collator = XMTCDataCollator(tokenizer, num_labels=3, num_random_numbers=4, seed=1)
+    numbers = collator(features)["random_numbers"]
+    assert numbers.shape == (2, 6) and numbers.min() >= 0 and not set(numbers[0].tolist()) & set(numbers[1].tolist())
+    assert torch.equal(collator(features[:1])["random_numbers"][0], numbers[0, :5])  # with fewer columns of labels beside it
+    collator.epoch.fill_(1)
+    assert not (collator(features)["random_numbers"] == numbers).any()
+    other = XMTCDataCollator(tokenizer, num_labels=3, num_random_numbers=4, seed=2)
+    assert not (other(features)["random_numbers"] == numbers).any()
+    assert "random_numbers" not in XMTCDataCollator(tokenizer, num_labels=3)(features)

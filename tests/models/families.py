@@ -202,13 +202,7 @@ FAMILIES = [
     Family("laco-on-bert", _laco()),
     Family(
         "laco-on-bert-in-a-row",
-        _laco(
-            label_positions="sequential",
-            cross_attention_kernel=(10, 10),
-            cross_attention_channels=16,
-            cross_attention_tokens="words",
-            cls_token_id=2,
-        ),
+        _laco(label_positions="sequential", cross_attention_kernel=(10, 10), cross_attention_channels=16),
     ),
     Family("laco-on-distilbert-one-way", _laco("distilbert", joint_attention="one_way")),
     Family("laco-on-roberta-without-cross-attention", _laco("roberta", cross_attention=False)),

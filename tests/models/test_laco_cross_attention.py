@@ -20,21 +20,14 @@ def test_l1_the_worked_example_of_the_cross_attention():
     torch.testing.assert_close(found.features, torch.tensor([[1.083824, 0.429640]]), rtol=0, atol=1e-6)
     loss = torch.nn.functional.binary_cross_entropy_with_logits(found.features, torch.tensor([[1.0, 0.0]]), reduction="sum")
     assert loss.item() == pytest.approx(1.222265, abs=1e-6)
-    attention.similarity, attention.values = "dot", "raw"
-    raw = attention(document, read, labels)
-    torch.testing.assert_close(raw.weights, torch.tensor([[0.995055, 0.761594, 0.0]]), rtol=0, atol=1e-6)
-    torch.testing.assert_close(raw.features, torch.tensor([[3.746758, 3.980219]]), rtol=0, atol=1e-5)
-    attention.similarity, attention.values, attention.masked = "cosine", "normalized", False
     padded = torch.cat([document, torch.tensor([[[0.6, 0.8]]])], dim=1)
-    kept = torch.tensor([[True, True, True, False]])
-    torch.testing.assert_close(
-        attention(padded, kept, labels).features, torch.tensor([[1.406054, 0.859279]]), rtol=0, atol=1e-6
-    )
+    features = attention(padded, torch.tensor([[True, True, True, False]]), labels).features
+    torch.testing.assert_close(features, found.features, rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
 def test_u9_an_even_kernel_reaches_one_further_behind_than_before():
-    attention = CrossAttention((10, 1), 1, similarity="dot")
+    attention = CrossAttention((10, 1), 1)
     attention.conv.weight.fill_(1.0)
     attention.conv.bias.zero_()
     document = torch.zeros(1, 20, 1)
@@ -45,7 +38,7 @@ def test_u9_an_even_kernel_reaches_one_further_behind_than_before():
 
 @torch.no_grad()
 def test_u9_an_even_kernel_reaches_one_label_further_behind_than_before():
-    attention = CrossAttention((1, 10), 1, similarity="dot")
+    attention = CrossAttention((1, 10), 1)
     nn.init.ones_(attention.conv.weight), nn.init.zeros_(attention.conv.bias)
     # One token; the label at place 10 alone is near it. The largest over labels hides where, so the map itself is asked.
     similarity = torch.zeros(1, 1, 1, 20)
@@ -73,7 +66,7 @@ def test_the_cross_attention_by_blocks_of_labels_is_the_dense_one_in_values_and_
         return (weights[:, None] @ values)[:, 0]
 
     found = []
-    for by in (lambda *states: attention(states[0], read, states[1], None, is_label).features, dense):
+    for by in (lambda *states: attention(states[0], read, states[1], is_label).features, dense):
         inputs = [states.clone().requires_grad_() for states in (document, labels)]
         attention.zero_grad()
         features = by(*inputs)
@@ -83,7 +76,7 @@ def test_the_cross_attention_by_blocks_of_labels_is_the_dense_one_in_values_and_
         torch.testing.assert_close(ours, theirs)
     assert all(bool(part.any()) for part in found[0])  # neither is zero throughout
     with torch.no_grad():
-        torch.testing.assert_close(attention(document, read, labels, None, is_label).features, found[0][0].detach())
+        torch.testing.assert_close(attention(document, read, labels, is_label).features, found[0][0].detach())
 
 
 def test_in_half_precision_scores_are_the_same_with_and_without_gradients():

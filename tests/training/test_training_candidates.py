@@ -11,7 +11,6 @@ from hf_xmtc import LACOConfig, LACOForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.data import label_info_of, tokenize_dataset
 from hf_xmtc.tokenization import train_word_tokenizer
 from hf_xmtc.training.candidates import CANDIDATES, injection_rate, with_training_candidates
-from hf_xmtc.training.document_seeds import SEEDS
 
 
 def test_the_chance_falls_from_1_to_0_over_its_share_of_the_steps():
@@ -24,7 +23,6 @@ def trainer_at(step: int, label_counts: list[int] | None, injection_share: float
     return SimpleNamespace(
         args=SimpleNamespace(injection_share=injection_share, num_random_candidates=num_random),
         state=SimpleNamespace(global_step=step, max_steps=100),
-        current_epoch=0,
         evaluation=SimpleNamespace(label_counts=label_counts),
         num_labels=20,
     )
@@ -33,7 +31,7 @@ def trainer_at(step: int, label_counts: list[int] | None, injection_share: float
 def batch_with(positives: list[int]) -> dict:
     """Fifty documents alike, of four candidates."""
     columns = {CANDIDATES: torch.tensor([[3, 4, 5, 6]]), "labels": torch.tensor([[*positives, -100]])}
-    return {**{name: column.expand(50, -1) for name, column in columns.items()}, SEEDS: torch.arange(50)}
+    return {name: column.expand(50, -1) for name, column in columns.items()}
 
 
 @pytest.mark.parametrize(("step", "found"), [(0, True), (60, False)])
@@ -42,10 +40,11 @@ def test_a_missed_positive_is_put_in_at_the_beginning_alone(step, found):
     candidates = with_training_candidates(trainer, inputs)[CANDIDATES]
     assert candidates.shape == (50, 4) and (candidates == 4).any(dim=1).all()
     assert bool((candidates == 17).any(dim=1).all()) == found and bool((candidates == 17).any()) == found
-    trainer.current_epoch = 1
-    assert not torch.equal(with_training_candidates(trainer, inputs)[CANDIDATES], candidates)  # anew at each visit
-    del inputs[SEEDS]  # a stream has none, and numbers are drawn
-    assert with_training_candidates(trainer, inputs)[CANDIDATES].shape == (50, 4)
+    drawn = []
+    for seed in (1, 1, 2):  # of a collator, which draws for each document and epoch
+        numbers = torch.randint(2**62, (50, 16), generator=torch.Generator().manual_seed(seed))
+        drawn.append(with_training_candidates(trainer, {**inputs, "random_numbers": numbers})[CANDIDATES])
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
 
 
 @pytest.mark.parametrize("counts", [[0] * 19 + [5], None])

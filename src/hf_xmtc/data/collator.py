@@ -1,7 +1,8 @@
 """Batches for training and evaluation: padded tokens, padded positive label ids."""
 
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ class XMTCDataCollator:
 
     A batch holds ``input_ids`` and ``attention_mask`` (B, T), ``token_type_ids`` only where the features have them, and,
     where the features have labels, ``labels`` (B, P): the positive label ids of each document in int64, padded with -100,
-    with P ≥ 1 even if no document has a label. Documents × labels are never stored densely. ``document_seeds`` (B,) and ``candidate_ids`` (B, C),
-    padded with -100, and ``candidate_votes`` (B, C), padded with 0, are passed on.
+    with P ≥ 1 even if no document has a label. Documents × labels are never stored densely. ``candidate_ids`` (B, C), padded with -100,
+    and ``candidate_votes`` (B, C), padded with 0, are passed on. Models that draw something for each document get ``random_numbers``.
 
     Ids from ``num_labels`` on (labels that only evaluation data has) are left out of ``labels``, so no loss sees them;
     metrics need them, and get them with ``keep_unseen=True``.
@@ -35,6 +36,10 @@ class XMTCDataCollator:
         pad_to_multiple_of: Round the padded length up to a multiple of this, for tensor cores.
         max_length: Pad every batch to this length instead of its longest text, where shapes must not change (compilation).
         keep_unseen: Keep label ids from ``num_labels`` on. Whoever sets this strips them before the model's forward.
+        num_random_numbers: Numbers N to draw for each document, besides one per label: ``random_numbers``, (B, N + P) int64 from 0 to
+            2^62; 0 for none. They depend on ``seed``, ``epoch`` and the document's tokens alone, so on no batch, worker or process.
+        seed: Of these numbers.
+        epoch: The epoch they are for, a tensor that `XMTCTrainer` updates.
 
     Raises:
         ValueError: If ``num_labels`` is not positive or ``label_format`` is unknown; when called, if documents are not
@@ -47,6 +52,9 @@ class XMTCDataCollator:
     pad_to_multiple_of: int | None = None
     max_length: int | None = None
     keep_unseen: bool = False
+    num_random_numbers: int = 0
+    seed: int = 0
+    epoch: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.long), compare=False, repr=False)
 
     def __post_init__(self):
         if self.num_labels < 1:
@@ -57,8 +65,6 @@ class XMTCDataCollator:
     def __call__(self, features: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Make a batch of features with ``input_ids`` and, in all of them or none, ``labels``."""
         batch = self._pad_inputs(features)
-        if "document_seeds" in features[0]:
-            batch["document_seeds"] = torch.tensor([feature["document_seeds"] for feature in features])
         if "candidate_ids" in features[0]:
             batch["candidate_ids"] = _padded([_checked_ids(feature["candidate_ids"]) for feature in features])
         if "candidate_votes" in features[0]:
@@ -72,7 +78,15 @@ class XMTCDataCollator:
                     "A document without labels needs an empty list; for prediction leave the column out altogether."
                 )
             batch["labels"] = self._pad_labels([feature["labels"] for feature in features])
+            if self.num_random_numbers:
+                count = self.num_random_numbers + batch["labels"].shape[1]
+                numbers = [self._draw_numbers(feature["input_ids"], count) for feature in features]
+                batch["random_numbers"] = torch.from_numpy(np.stack(numbers))
         return batch
+
+    def _draw_numbers(self, input_ids: Sequence[int], count: int) -> np.ndarray:
+        document = zlib.crc32(np.asarray(input_ids, dtype=np.int64).tobytes())
+        return np.random.default_rng((self.seed, int(self.epoch), document)).integers(2**62, size=count)
 
     def _pad_inputs(self, features: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         columns = [c for c in ("input_ids", "attention_mask", "token_type_ids") if c in features[0]]

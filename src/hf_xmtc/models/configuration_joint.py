@@ -145,9 +145,6 @@ class JointConfig(XMTCConfig):
         """Spread with which new weights start."""
         return getattr(self.backbone_config, "initializer_range", 0.02)
 
-    # Whether scores depend on padding, so that documents cannot be read apart from their batch.
-    reads_padding = False
-
     @property
     def has_label_embedding(self) -> bool:
         """True if there is a vector for each label."""

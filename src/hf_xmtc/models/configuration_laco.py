@@ -11,6 +11,22 @@ if TYPE_CHECKING:
 
 __all__ = ["LACOConfig"]
 
+# Settings of earlier versions: a config.json may still hold them, with the value that is the only behaviour now.
+REMOVED = {
+    "auxiliary_alpha": 0.5,
+    "auxiliary_sampling": "visit",
+    "auxiliary_units": 1,
+    "clcp_given": "one",
+    "clcp_given_probability": 0.5,
+    "clcp_head": "transformed",
+    "cross_attention_similarity": "cosine",
+    "cross_attention_tokens": "all",
+    "cross_attention_values": "normalized",
+    "literal_equation_7": False,
+    "plcp_pairs": "one_to_two",
+    "plcp_single_label": "masked",
+}
+
 
 class LACOConfig(JointConfig):
     """Settings of `LACOForXMTC`.
@@ -23,10 +39,6 @@ class LACOConfig(JointConfig):
         cross_attention: Sum the document's states by their nearness to the labels; False reads the CLS token.
         cross_attention_kernel: Tokens and labels that a filter of the cross attention spans.
         cross_attention_channels: Its filters; None for one per label.
-        cross_attention_similarity: ``cosine`` (authors' code) or ``dot`` (equation 1).
-        cross_attention_values: ``normalized`` states are summed (authors' code), or ``raw`` ones (equation 2).
-        cross_attention_tokens: Tokens with a weight: ``all``; ``words``, without CLS and separators (the paper's H_D); or
-            ``padded``, padding included (authors' code; scores then depend on the batch).
         classifier_token: What a model without cross attention reads: ``pooler``, a tanh layer on the CLS token that starts from
             the encoder's own, or ``cls``, the state itself.
         num_candidates: Labels that the encoder reads beside a text, chosen for it by a generator (`hf_xmtc.retrieval`) or by whoever
@@ -37,27 +49,15 @@ class LACOConfig(JointConfig):
             With a share scores are for ranking, and predicted sets need a threshold that was tuned on them.
         auxiliary_task: ``none``, ``plcp``, ``clcp`` or ``both``; learnt beside the labels in training, never run in prediction.
         plcp_weight: Weight of the pairs' loss, a mean over each document's pairs and then over documents. 2 stands for the code's 1 on
-            its two units.
+            its two output units. Where both tasks are learnt, each counts by half of its weight (equation 7 with α = 1/2).
         clcp_weight: Weight of the conditional loss, a mean over each document's remaining labels and then over documents. 10 stands
             for the code's 5 on two units.
-        auxiliary_alpha: α: share of PLCP where both tasks are learnt, the rest being CLCP's.
-        literal_equation_7: L_mlc + α L_plcp + (1 - α) L_clcp with the sum of equation 6, in the place of the weights above.
-        auxiliary_units: Output units of the auxiliary heads: 1, or the code's 2.
-        auxiliary_sampling: ``visit`` draws pairs and given labels anew each time a document is seen; ``fixed`` once (the code).
-        plcp_pairs: ``one_to_two``, a related and two unrelated pairs per document (γ = 0.5), or ``one`` (the code).
-        plcp_single_label: Pairs of a document with one label: none (``masked``) or ``negatives_only``.
-        clcp_given: How many labels are given: ``one`` (the code), ``uniform`` (the paper's random number) or ``bernoulli``.
-        clcp_given_probability: Chance of each label to be given with ``bernoulli``.
-        clcp_head: ``transformed`` (the code) or ``plain`` (the paper), see `ConditionalHead`.
     """
 
     model_type = "laco"
     left_out_of_files = {
         **JointConfig.left_out_of_files,
         "cross_attention": True,
-        "cross_attention_similarity": "cosine",
-        "cross_attention_values": "normalized",
-        "cross_attention_tokens": "all",
         "classifier_token": "pooler",
         "num_candidates": 0,
         "label_term": False,
@@ -65,23 +65,11 @@ class LACOConfig(JointConfig):
         "auxiliary_task": "none",
         "plcp_weight": 2.0,
         "clcp_weight": 10.0,
-        "auxiliary_alpha": 0.5,
-        "literal_equation_7": False,
-        "auxiliary_units": 1,
-        "auxiliary_sampling": "visit",
-        "plcp_pairs": "one_to_two",
-        "plcp_single_label": "masked",
-        "clcp_given": "one",
-        "clcp_given_probability": 0.5,
-        "clcp_head": "transformed",
     }
 
     cross_attention: bool = True
     cross_attention_kernel: list[int] | tuple[int, ...] = (11, 1)
     cross_attention_channels: int | None = 64
-    cross_attention_similarity: str = "cosine"
-    cross_attention_values: str = "normalized"
-    cross_attention_tokens: str = "all"
     classifier_token: str = "pooler"
     num_candidates: int = 0
     label_term: bool = False
@@ -89,17 +77,15 @@ class LACOConfig(JointConfig):
     auxiliary_task: str = "none"
     plcp_weight: float = 2.0
     clcp_weight: float = 10.0
-    auxiliary_alpha: float = 0.5
-    literal_equation_7: bool = False
-    auxiliary_units: int = 1
-    auxiliary_sampling: str = "visit"
-    plcp_pairs: str = "one_to_two"
-    plcp_single_label: str = "masked"
-    clcp_given: str = "one"
-    clcp_given_probability: float = 0.5
-    clcp_head: str = "transformed"
 
     def __post_init__(self, **kwargs: Any):
+        for field, value in REMOVED.items():
+            setting = kwargs.pop(field, value)
+            if setting != value:
+                raise ValueError(
+                    f"{field}={setting!r}, but this setting was removed and every LACO model now does what {field}={value!r} did. Train the "
+                    "model anew without it, or use the version of hf_xmtc that trained it."
+                )
         self.cross_attention_kernel = list(self.cross_attention_kernel)
         super().__post_init__(**kwargs)
         if self.cross_attention_channels is None:
@@ -110,8 +96,8 @@ class LACOConfig(JointConfig):
     def reproduction(cls, **settings: Any) -> "LACOConfig":
         """The architecture of the authors' code: label positions in a row, a 10 × 10 kernel with one filter per label.
 
-        Other readings of the code are fields of their own: ``auxiliary_units=2`` (with half the weights: a loss of two units is about
-        twice as large), ``auxiliary_sampling="fixed"``, ``plcp_pairs="one"``, ``cross_attention_tokens="padded"``.
+        It does not repeat what makes their scores depend on the batch (padding takes part in the cross attention), nor what weakens
+        the auxiliary tasks: two output units each, a ReLU on PLCP's logits, one pair and one given label per document, drawn once.
 
         Source: the code of LACO (EiraZhang/LACO).
         """
@@ -125,36 +111,17 @@ class LACOConfig(JointConfig):
     def check(self) -> None:
         super().check()
         for field, allowed in (
-            ("cross_attention_similarity", ("cosine", "dot")),
-            ("cross_attention_values", ("normalized", "raw")),
-            ("cross_attention_tokens", ("all", "words", "padded")),
             ("classifier_token", ("pooler", "cls")),
             ("auxiliary_task", ("none", "plcp", "clcp", "both")),
-            ("auxiliary_units", (1, 2)),
-            ("auxiliary_sampling", ("visit", "fixed")),
-            ("plcp_pairs", ("one_to_two", "one")),
-            ("plcp_single_label", ("masked", "negatives_only")),
-            ("clcp_given", ("one", "uniform", "bernoulli")),
-            ("clcp_head", ("transformed", "plain")),
         ):
             if getattr(self, field) not in allowed:
-                raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(map(str, allowed))}.")
+                raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}.")
         if not self.joint_embedding and self.auxiliary_task != "none":
             raise ValueError(
                 f"auxiliary_task={self.auxiliary_task!r} asks about the states of labels, but with joint_embedding=False the encoder "
                 "reads no labels. Use auxiliary_task='none', or joint_embedding=True."
             )
         self._check_candidates()
-        if self.cross_attention_tokens == "words" and self.cls_token_id is None:
-            raise ValueError(
-                "cross_attention_tokens='words' leaves CLS and separators out, but cls_token_id is None, so they are not known. Make the "
-                "config with for_tokenizer or for_backbone."
-            )
-        if self.literal_equation_7 and (self.plcp_weight, self.clcp_weight) != (2.0, 10.0):
-            raise ValueError(
-                f"literal_equation_7=True weighs the tasks by auxiliary_alpha alone, but plcp_weight={self.plcp_weight} and clcp_weight="
-                f"{self.clcp_weight} were given. Leave them out."
-            )
         channels = self.cross_attention_channels
         if min(self.plcp_weight, self.clcp_weight) < 0 or (channels is not None and channels < 1):
             raise ValueError(
@@ -165,12 +132,7 @@ class LACOConfig(JointConfig):
             raise ValueError(
                 f"cross_attention_kernel={self.cross_attention_kernel}, but it takes two sizes of at least 1: tokens and labels."
             )
-        if not 0 <= self.auxiliary_alpha <= 1 or not 0 < self.clcp_given_probability < 1:
-            raise ValueError(
-                f"auxiliary_alpha={self.auxiliary_alpha} must be from 0 to 1 and clcp_given_probability="
-                f"{self.clcp_given_probability} between 0 and 1."
-            )
-        self._refuse_idle_task_settings()
+        self._refuse_idle_weights()
         if self.cross_attention and self.classifier_token != "pooler":
             raise ValueError(
                 f"classifier_token={self.classifier_token!r} with cross_attention=True, whose answers the classifier reads in the place of "
@@ -207,24 +169,15 @@ class LACOConfig(JointConfig):
                     "another set of labels for every document, in no order."
                 )
 
-    def _refuse_idle_task_settings(self) -> None:
-        """Refuse settings of a task that is not learnt: whoever gives one expects it to do something."""
-        pairs, conditions = self.learns_pairs, self.learns_conditions
-        weighs_by_alpha = pairs and conditions or self.literal_equation_7
-        by_reader = (
-            ("auxiliary_task='plcp' or 'both'", pairs, ("plcp_weight", "plcp_pairs", "plcp_single_label")),
-            ("auxiliary_task='clcp' or 'both'", conditions, ("clcp_weight", "clcp_given", "clcp_head")),
-            ("clcp_given='bernoulli'", conditions and self.clcp_given == "bernoulli", ("clcp_given_probability",)),
-            ("auxiliary_task='both' or literal_equation_7=True", weighs_by_alpha, ("auxiliary_alpha",)),
-            ("an auxiliary_task", pairs or conditions, ("auxiliary_units", "auxiliary_sampling", "literal_equation_7")),
-        )
-        for reader, is_there, fields in by_reader:
-            for field in fields:
-                if getattr(self, field) != self.left_out_of_files[field] and not is_there:
-                    raise ValueError(
-                        f"{field}={getattr(self, field)!r} with auxiliary_task={self.auxiliary_task!r}, which does not read it: it goes with "
-                        f"{reader}. Leave it out."
-                    )
+    def _refuse_idle_weights(self) -> None:
+        """Refuse the weight of a task that is not learnt: whoever gives one expects it to do something."""
+        for task, is_learnt in (("plcp", self.learns_pairs), ("clcp", self.learns_conditions)):
+            weight = getattr(self, f"{task}_weight")
+            if weight != getattr(LACOConfig, f"{task}_weight") and not is_learnt:
+                raise ValueError(
+                    f"{task}_weight={weight!r} with auxiliary_task={self.auxiliary_task!r}, which does not read it: it goes with "
+                    f"auxiliary_task={task!r} or 'both'. Leave it out."
+                )
 
     def refuse_generator_of_others(self, generator: Any) -> None:
         """Refuse what finds candidates for other labels than the model's.
@@ -266,11 +219,6 @@ class LACOConfig(JointConfig):
         return self.num_candidates or self.num_labels
 
     @property
-    def reads_padding(self) -> bool:
-        """True if scores depend on padding, as in the authors' code."""
-        return self.cross_attention and self.cross_attention_tokens == "padded"
-
-    @property
     def has_label_embedding(self) -> bool:
         return self.joint_embedding or self.cross_attention
 
@@ -292,9 +240,5 @@ class LACOConfig(JointConfig):
     @property
     def auxiliary_weights(self) -> tuple[float, float]:
         """Weights of the losses of PLCP and CLCP (LACO, equation 7)."""
-        alpha = self.auxiliary_alpha
-        if self.literal_equation_7:
-            return alpha, 1 - alpha
-        if self.auxiliary_task == "both":
-            return self.plcp_weight * alpha, self.clcp_weight * (1 - alpha)
-        return self.plcp_weight, self.clcp_weight
+        share = 0.5 if self.auxiliary_task == "both" else 1.0
+        return share * self.plcp_weight, share * self.clcp_weight

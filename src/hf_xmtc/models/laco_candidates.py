@@ -3,9 +3,19 @@
 import torch
 from torch import Tensor, nn
 
-from .seeded_random import random_integers, uniform_numbers
+__all__ = [
+    "RANDOM_NUMBERS_PER_LABEL",
+    "LabelTerm",
+    "best_candidates",
+    "candidate_loss",
+    "log_scores",
+    "places_among",
+    "training_candidates",
+]
 
-__all__ = ["LabelTerm", "best_candidates", "candidate_loss", "log_scores", "places_among", "training_candidates"]
+
+# More than one for each random label, because frequent labels are drawn twice, or are candidates already.
+RANDOM_NUMBERS_PER_LABEL = 4
 
 
 class LabelTerm(nn.Module):
@@ -93,7 +103,7 @@ def places_among(candidate_ids: Tensor, positives: Tensor) -> Tensor:
 def training_candidates(
     candidate_ids: Tensor,
     positives: Tensor,
-    seeds: Tensor,
+    numbers: Tensor,
     injection_rate: float,
     num_random: int,
     label_counts: Tensor,
@@ -103,12 +113,12 @@ def training_candidates(
     A positive that the generator has missed is put in with ``injection_rate``. Alone it would stand out among labels that fit each
     other, and "odd" would be learnt as "right"; so random labels, drawn as often as they occur in training and nearly all of them
     wrong, are put in too. All of them take the places of the generator's last negatives, so there are as many candidates as in
-    prediction, and they are shuffled.
+    prediction, and they are sorted by label id, which tells nothing of where they come from.
 
     Args:
         candidate_ids: The generator's labels, best first, (B, C), padded with -100; it must not have seen the document's own labels.
         positives: Label ids, (B, P), padded with -100.
-        seeds: One number per document and visit, (B,).
+        numbers: Random numbers from 0 to 2^62 of each document, (B, 4 · num_random + P) int64.
         injection_rate: Chance of a missing positive to be put in.
         num_random: Random labels.
         label_counts: Training documents with each label, (L,) int64; more than none in all.
@@ -121,13 +131,11 @@ def training_candidates(
     num_documents, width = candidate_ids.shape
     # In an order that padding does not change, or the draws for a document would depend on its neighbours.
     positives = positives.sort(dim=1, descending=True).values
-    # Numbers of as many streams, for the same reason: their places count.
-    chances = uniform_numbers(seeds, positives.shape[1], stream=2)
-    injected = positives.masked_fill(_is_among(positives, candidate_ids) | (chances >= injection_rate), -100)
+    num_draws = RANDOM_NUMBERS_PER_LABEL * num_random
+    chances = numbers[:, num_draws : num_draws + positives.shape[1]]
+    injected = positives.masked_fill(_is_among(positives, candidate_ids) | (chances >= int(injection_rate * 2**62)), -100)
     bounds = label_counts.cumsum(0)
-    # More than needed, because frequent labels are drawn twice, or are candidates already.
-    num_draws = 4 * num_random
-    random_ids = torch.searchsorted(bounds, random_integers(seeds, num_draws, bounds[-1], stream=3), right=True)
+    random_ids = torch.searchsorted(bounds, numbers[:, :num_draws] % bounds[-1], right=True)
     # A random label must not tell a positive that was not put in, nor stand twice.
     random_ids = random_ids.masked_fill(_is_among(random_ids, positives) | _is_among(random_ids, candidate_ids), -100)
     earlier = torch.ones(num_draws, num_draws, dtype=torch.bool, device=random_ids.device).tril(-1)
@@ -139,8 +147,7 @@ def training_candidates(
     rank = rank.masked_fill(_is_among(candidate_ids, positives), -1)  # positives stay
     order = torch.cat([rank, torch.full_like(torch.cat([injected, random_ids], dim=1), -1)], dim=1)
     order = order.masked_fill(pool < 0, width)
-    chosen = pool.gather(1, order.argsort(dim=1, stable=True)[:, :width])
-    return chosen.gather(1, uniform_numbers(seeds, width, stream=4).argsort(dim=1))
+    return pool.gather(1, order.argsort(dim=1, stable=True)[:, :width]).sort(dim=1).values
 
 
 def _is_among(ids: Tensor, others: Tensor) -> Tensor:

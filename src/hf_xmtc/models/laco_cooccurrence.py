@@ -9,9 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from .label_losses import mark_positives
-from .seeded_random import uniform_numbers
 
-__all__ = ["ConditionalHead", "LabelPairs", "PairHead", "clcp_loss", "draw_given", "draw_pairs", "plcp_loss"]
+__all__ = [
+    "RANDOM_NUMBERS",
+    "ConditionalHead",
+    "LabelPairs",
+    "PairHead",
+    "clcp_loss",
+    "draw_given",
+    "draw_pairs",
+    "plcp_loss",
+]
+
+# Random numbers of a document and visit: eight for its pairs, one for the given label.
+RANDOM_NUMBERS = 9
 
 # ---- heads and losses ------------------------------------------------------------------------------------------------------
 
@@ -35,172 +46,139 @@ class PairHead(nn.Module):
 
     Args:
         hidden_size: Width H of a label's state.
-        units: 1, one logit; or 2, a unit for "unrelated" and one for "related" behind a ReLU, which is the authors' code.
         dropout: Dropout on the two states.
+
+    The authors' code has a unit for "unrelated" and one for "related", both behind a ReLU, so no pair can cost less than ln 2.
     """
 
-    def __init__(self, hidden_size: int, units: int = 1, dropout: float = 0.1):
+    def __init__(self, hidden_size: int, dropout: float = 0.1):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(2 * hidden_size, units)
+        self.output = nn.Linear(2 * hidden_size, 1)
 
     def forward(self, labels: Tensor, pairs: Tensor) -> Tensor:
-        """Logits (B, M, units) of pairs (B, M, 2) of the labels whose states are (B, L, H)."""
+        """Logits (B, M) of pairs (B, M, 2) of the labels whose states are (B, L, H)."""
         rows = torch.arange(len(pairs), device=pairs.device)[:, None, None]
-        logits = self.output(self.dropout(labels[rows, pairs].flatten(2)))
-        return logits if logits.shape[-1] == 1 else logits.relu()
+        return self.output(self.dropout(labels[rows, pairs].flatten(2))).squeeze(-1)
 
 
 class ConditionalHead(nn.Module):
     """Logit that a document has a label, given some of its labels: from its state and the mean of theirs (LACO §3.4.2).
 
+    Dense layer, GELU and norm stand before both, as in the authors' code; the paper takes the states as they are.
+
     Args:
         hidden_size: Width H of a label's state.
-        units: 1, one logit; or 2, a unit for "no" and one for "yes", which is the authors' code.
-        plain: Take the states as they are (the paper); False puts dense layer, GELU and norm before them (the authors' code).
     """
 
-    def __init__(self, hidden_size: int, units: int = 1, plain: bool = False):
+    def __init__(self, hidden_size: int):
         super().__init__()
         self.remaining, self.given = (
-            None if plain else nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.GELU(), nn.LayerNorm(hidden_size))
-            for _ in range(2)
+            nn.Sequential(nn.Linear(hidden_size, hidden_size), nn.GELU(), nn.LayerNorm(hidden_size)) for _ in range(2)
         )
-        self.output = nn.Linear(2 * hidden_size, units)
+        self.output = nn.Linear(2 * hidden_size, 1)
 
     def forward(self, labels: Tensor, given: Tensor) -> Tensor:
-        """Logits (B, L, units) for all labels, whose states are (B, L, H); ``given`` (B, L) is True at labels that are given."""
+        """Logits (B, L) for all labels, whose states are (B, L, H); ``given`` (B, L) is True at labels that are given."""
         share = given.to(labels.dtype) / given.sum(dim=1, keepdim=True).clamp(min=1)
         mean = share[:, None] @ labels  # (B, 1, H)
-        if self.remaining is not None:
-            labels, mean = self.remaining(labels), self.given(mean)
-        return self.output(torch.cat([labels, mean.expand_as(labels)], dim=-1))
+        labels = self.remaining(labels)
+        return self.output(torch.cat([labels, self.given(mean).expand_as(labels)], dim=-1)).squeeze(-1)
 
 
 def plcp_loss(logits: Tensor, pairs: LabelPairs) -> Tensor:
-    """Equation 5 for logits (B, M, units): of each document the mean over its pairs, 0 without any, averaged over all documents.
+    """Equation 5 for logits (B, M): of each document the mean over its pairs, 0 without any, averaged over all documents.
 
     A batch in parts, as when gradients are accumulated, therefore gives the same as the whole. Documents without pairs weaken the
-    task by their share; the authors' code has none, because it cannot read a document with one label. With two units the loss is the
-    sum over both, which is twice as large for opposite logits.
+    task by their share; the authors' code has none, because it cannot read a document with one label.
     """
     losses = (_entropy(logits, pairs.related) * pairs.valid).sum(dim=1) / pairs.valid.sum(dim=1).clamp(min=1)
     return losses.sum() / max(1, len(losses))
 
 
-def clcp_loss(
-    logits: Tensor, positive: Tensor, given: Tensor, reduction: str = "mean", is_label: Tensor | None = None
-) -> Tensor:
-    """Equation 6: binary cross-entropy of the labels that are not given, averaged over all documents.
+def clcp_loss(logits: Tensor, positive: Tensor, given: Tensor, is_label: Tensor | None = None) -> Tensor:
+    """Equation 6 as a mean: binary cross-entropy over a document's labels that are not given, averaged over all documents.
 
-    A document without labels adds 0, so that a batch in parts gives the same as the whole.
+    A document without labels adds 0, so that a batch in parts gives the same as the whole. The equation has the sum over the labels;
+    the mean is the authors' code.
 
     Args:
-        logits: (B, L, units).
+        logits: (B, L).
         positive: True at the document's labels, (B, L).
         given: True at those that are given, (B, L).
-        reduction: Over a document's remaining labels: ``mean`` (the authors' code) or ``sum`` (equation 6).
         is_label: False at padding among candidates, (B, L); None where there is none.
     """
     is_target = ~given & given.any(dim=1, keepdim=True)
     is_target = is_target if is_label is None else is_target & is_label
     # Other labels are taken out before the sum, because their logits may be anything.
     losses = _entropy(logits, positive).masked_fill(~is_target, 0.0).sum(dim=1)
-    if reduction == "mean":
-        losses = losses / is_target.sum(dim=1).clamp(min=1)
+    losses = losses / is_target.sum(dim=1).clamp(min=1)
     return losses.sum() / max(1, len(losses))
 
 
 def _entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """Binary cross-entropy, summed over units: logits (…, units), targets (…)."""
-    target = target.to(logits.dtype)[..., None]
-    if logits.shape[-1] == 2:
-        target = torch.cat([1 - target, target], dim=-1)
-    return nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none").sum(dim=-1)
+    return nn.functional.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none")
 
 
 # ---- drawing ---------------------------------------------------------------------------------------------------------------
 
 
-def draw_pairs(
-    positives: Tensor, num_labels: int | Tensor, seeds: Tensor, kinds: str = "one_to_two", single: str = "masked"
-) -> LabelPairs:
-    """Draw pairs of labels for pairwise label co-occurrence prediction.
+def draw_pairs(positives: Tensor, num_labels: int | Tensor, numbers: Tensor) -> LabelPairs:
+    """Draw pairs of labels for pairwise label co-occurrence prediction: a related one and two unrelated ones (γ = 0.5).
+
+    The unrelated pairs have different irrelevant labels. A document with one label gets no pair, which keeps γ exact.
 
     Args:
         positives: Distinct positive label ids of each document, (B, P), padded with -100.
         num_labels: Labels L, or those of each document, (B,).
-        seeds: One number per document and visit, (B,) int64.
-        kinds: ``one_to_two``: a related pair and two unrelated ones with different irrelevant labels (γ = 0.5); ``one``: a single
-            pair, related with probability 1/3, about the share in the data that the authors' code writes.
-        single: What a document with one label gets: ``masked``, no pair at all, which keeps γ exact, or ``negatives_only``.
+        numbers: Random numbers from 0 to 2^62 of each document, (B, at least 8) int64.
 
     Returns:
-        M = 3 pairs, related first, or 1. The order within a pair is random.
+        M = 3 pairs, related first. The order within a pair is random.
 
-    Source: LACO §3.4.1; γ of §4.4.
+    Source: LACO §3.4.1; γ of §4.4. The authors' code draws one pair per document once, related in about a third of them.
     """
     largest = num_labels if isinstance(num_labels, int) else int(num_labels.max())
     ordered, count = _compact(positives, largest)
     others = num_labels - count
-    number = uniform_numbers(seeds, 9).T
+    number = numbers.T
 
     first = _index(number[0], count)
     second = _index(number[1], count - 1)
     second = second + (second >= first)  # an ordered pair of two, uniform
     pairs = [torch.stack([_take(ordered, first), _take(ordered, second)], dim=1)]
-    related_valid = count >= 2
-    valid = [related_valid]
+    valid = [count >= 2]
 
     away = _index(number[2], others)
     for turn in range(2):
         place = away if turn == 0 else (away + 1 + _index(number[3], others - 1)) % others.clamp(min=1)
         relevant, irrelevant = _take(ordered, _index(number[4 + turn], count)), _not_among(ordered, place, largest)
-        flipped = number[6 + turn] < 0.5
         pair = torch.stack([relevant, irrelevant], dim=1)
-        pairs.append(torch.where(flipped[:, None], pair.flip(1), pair))
-        valid.append((count >= (1 if single == "negatives_only" else 2)) & (others > turn))
+        pairs.append(torch.where((number[6 + turn] % 2 == 1)[:, None], pair.flip(1), pair))
+        valid.append((count >= 2) & (others > turn))
 
     label_ids, is_valid = torch.stack(pairs, dim=1), torch.stack(valid, dim=1)
     related = torch.zeros_like(is_valid)
-    related[:, 0] = True
-    if kinds == "one":
-        is_related = (number[8] < 1 / 3) | ~is_valid[:, 1]
-        chosen = torch.where(is_related & is_valid[:, 0], 0, 1)[:, None]  # (B, 1)
-        label_ids = label_ids.gather(1, chosen[:, :, None].expand(-1, -1, 2))
-        is_valid, related = is_valid.gather(1, chosen), related.gather(1, chosen)
-    return LabelPairs(label_ids.masked_fill(~is_valid[:, :, None], 0), related & is_valid, is_valid)
+    related[:, 0] = is_valid[:, 0]
+    return LabelPairs(label_ids.masked_fill(~is_valid[:, :, None], 0), related, is_valid)
 
 
-def draw_given(positives: Tensor, num_labels: int, seeds: Tensor, count: str = "one", probability: float = 0.5) -> Tensor:
-    """Draw the labels Y^G that conditional label co-occurrence prediction is given.
+def draw_given(positives: Tensor, num_labels: int, numbers: Tensor) -> Tensor:
+    """Draw the label that conditional label co-occurrence prediction is given, one as in the authors' code.
 
     Args:
         positives: As for `draw_pairs`.
         num_labels: Labels L.
-        seeds: As for `draw_pairs`.
-        count: How many of a document's p labels: ``one``; ``uniform``, 1 … max(1, p - 1) with equal chances; or ``bernoulli``,
-            each with ``probability``, but at least one and, of several, not all.
-        probability: For ``bernoulli``.
+        numbers: A random number from 0 to 2^62 of each document, (B,) int64.
 
     Returns:
-        True at given labels, (B, L); a document without labels has none.
+        True at the given label, (B, L); a document without labels has none.
 
-    Source: LACO §3.4.2.
+    Source: LACO §3.4.2, which gives a random number of them.
     """
-    ordered, available = _compact(positives, num_labels)
-    number = uniform_numbers(seeds, 1 + ordered.shape[1], stream=1)
-    keys = number[:, 1:].masked_fill(ordered == num_labels, 2.0)  # (B, P)
-    most = (available - 1).clamp(min=1)
-    if count == "one":
-        num_given = torch.ones_like(available)
-    elif count == "uniform":
-        num_given = 1 + _index(number[:, 0], most)
-    else:
-        num_given = (keys < probability).sum(dim=1).clamp(min=1).minimum(most)
-    rank = keys.argsort(dim=1).argsort(dim=1)
-    chosen = (rank < num_given[:, None]) & (ordered < num_labels)
-    return mark_positives(ordered.masked_fill(~chosen, -100), num_labels)
+    ordered, count = _compact(positives, num_labels)
+    given = _take(ordered, _index(numbers, count)).masked_fill(count == 0, -100)
+    return mark_positives(given[:, None], num_labels)
 
 
 def _compact(positives: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
@@ -211,7 +189,7 @@ def _compact(positives: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
 
 def _index(number: Tensor, count: Tensor) -> Tensor:
     """A place in 0 … count - 1; 0 where there is none."""
-    return (number * count).long().minimum(count - 1).clamp(min=0)
+    return number % count.clamp(min=1)
 
 
 def _take(ordered: Tensor, place: Tensor) -> Tensor:

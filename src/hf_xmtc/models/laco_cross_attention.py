@@ -39,29 +39,19 @@ class CrossAttention(nn.Module):
     Args:
         kernel: Tokens and labels that a filter spans.
         channels: Filters.
-        similarity: ``cosine``, or ``dot`` for the literal equation 1.
-        values: What c sums: ``normalized`` states, or ``raw`` ones for the literal equation 2.
-        masked: Leave padding out; False is the authors' code, whose scores depend on the length of the batch.
 
-    Source: LACO, equations 1 and 2; cosine, normalised values and the order of the maxima are those of the authors' code.
+    Source: LACO, equations 1 and 2; cosine, normalised values and the order of the maxima are those of the authors' code. Padding takes
+    no part; in their code it does, so scores depend on the length of the batch.
     """
 
-    def __init__(
-        self,
-        kernel: tuple[int, int] | list[int],
-        channels: int,
-        similarity: str = "cosine",
-        values: str = "normalized",
-        masked: bool = True,
-    ):
+    def __init__(self, kernel: tuple[int, int] | list[int], channels: int):
         super().__init__()
         self.conv = nn.Conv2d(1, channels, tuple(kernel))
         # An even width is padded by one more behind than before, as TensorFlow's "SAME" does in the authors' code.
         self.padding = [size for width in reversed(kernel) for size in ((width - 1) // 2, width // 2)]
-        self.similarity, self.values, self.masked = similarity, values, masked
 
     def forward(
-        self, document: Tensor, read: Tensor, labels: Tensor, counted: Tensor | None = None, is_label: Tensor | None = None
+        self, document: Tensor, read: Tensor, labels: Tensor, is_label: Tensor | None = None
     ) -> CrossAttentionOutput:
         """Weigh and sum.
 
@@ -69,19 +59,14 @@ class CrossAttention(nn.Module):
             document: States of the tokens, (B, D, H).
             read: True at tokens, False at padding, (B, D).
             labels: States of the labels, (B, L, H).
-            counted: Tokens that take part, (B, D); by default all that are read.
             is_label: True at labels, False at padding among them, (B, L); by default all are labels.
         """
-        tokens, targets = document, labels
-        if self.similarity == "cosine":
-            tokens, targets = (nn.functional.normalize(states, dim=-1, eps=1e-12) for states in (document, labels))
-        values = nn.functional.normalize(document, dim=-1, eps=1e-12) if self.values == "normalized" else document
-        counted = (read if counted is None else counted) if self.masked else torch.ones_like(read)
-        similarity = (tokens @ targets.mT) * counted[:, :, None]  # (B, D, L)
+        values, targets = (nn.functional.normalize(states, dim=-1, eps=1e-12) for states in (document, labels))
+        similarity = (values @ targets.mT) * read[:, :, None]  # (B, D, L)
         if is_label is not None:
             similarity = similarity * is_label[:, None]
         # The maximum first: it is the same before and behind the ReLU, which then sees one number a token.
-        weights = self._strongest_answer(similarity, is_label).relu().tanh() * counted
+        weights = self._strongest_answer(similarity, is_label).relu().tanh() * read
         features = (weights[:, None] @ values).squeeze(1)
         return CrossAttentionOutput(features, weights, similarity, values)
 

@@ -22,7 +22,6 @@ class JointStates(NamedTuple):
     Attributes:
         document: H_D: the text's tokens, then the separator that closes the sequence, then padding, (B, D, H).
         read: True where there is no padding, (B, D).
-        is_word: True at the text's words: without CLS, separators and padding, (B, D).
         labels: H_Y, (B, L, H), or (B, C, H) of candidates; None where the encoder reads no labels.
         is_label: True at labels, False at padding of the candidates, (B, C); None where all labels are read.
         words: The text's tokens.
@@ -32,7 +31,6 @@ class JointStates(NamedTuple):
 
     document: Tensor
     read: Tensor
-    is_word: Tensor
     labels: Tensor | None
     is_label: Tensor | None
     words: AlignedWords
@@ -41,8 +39,8 @@ class JointStates(NamedTuple):
 
     @property
     def of_the_head(self) -> tuple[Tensor | None, ...]:
-        """The fields that a label head reads: the first five."""
-        return self[:5]
+        """The fields that a label head reads: the first four."""
+        return self[:4]
 
 
 class JointModel(XMTCPreTrainedModel):
@@ -111,7 +109,7 @@ class JointModel(XMTCPreTrainedModel):
             self._check_candidates(candidate_ids, len(input_ids))
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)
         asked = (output_attentions, output_hidden_states)
-        if any(asked) or self.config.reads_padding:
+        if any(asked):
             return self._read_aligned(words, candidate_ids, asked)
         states = self.read_batch(words, lambda *chunk: self._read_aligned(*chunk).of_the_head, candidate_ids)
         return JointStates(*states, words, None, None)
@@ -186,12 +184,9 @@ class JointModel(XMTCPreTrainedModel):
         num_labels = self.config.num_labels if candidate_ids is None else candidate_ids.shape[1]
         labels = states[:, num_words : num_words + num_labels] if self.config.joint_embedding else None
         document, read = self._document_states(states, words)
-        special = [token for token in (self.config.cls_token_id, self.config.sep_token_id) if token is not None]
-        is_word = words.mask & ~torch.isin(words.ids, torch.tensor(special, device=words.ids.device))
         return JointStates(
             document=document,
             read=read,
-            is_word=nn.functional.pad(is_word, (0, document.shape[1] - num_words)),
             labels=labels,
             is_label=None if candidate_ids is None else candidate_ids >= 0,
             words=words,

@@ -8,12 +8,11 @@ from .configuration_laco import LACOConfig
 from .joint_document_cache import DocumentCache
 from .label_losses import mark_positives, positive_ids
 from .laco_candidates import LabelTerm, best_candidates, candidate_loss, log_scores, places_among
-from .laco_cooccurrence import ConditionalHead, PairHead, clcp_loss, draw_given, draw_pairs, plcp_loss
+from .laco_cooccurrence import RANDOM_NUMBERS, ConditionalHead, PairHead, clcp_loss, draw_given, draw_pairs, plcp_loss
 from .laco_cross_attention import CrossAttention, CrossAttentionOutput
 from .linear_layers import check_readable
 from .modeling_joint import JointModel, JointStates, check_tensor
 from .modeling_xmtc import XMTCOutput
-from .seeded_random import mix_seeds
 
 __all__ = ["LACOForXMTC"]
 
@@ -35,19 +34,13 @@ class LACOForXMTC(JointModel):
         width = config.hidden_size
         self.cross_attention = self.pooler = self.pair_head = self.conditional_head = None
         if config.cross_attention:
-            self.cross_attention = CrossAttention(
-                config.cross_attention_kernel,
-                config.cross_attention_channels,
-                config.cross_attention_similarity,
-                config.cross_attention_values,
-                masked=config.cross_attention_tokens != "padded",
-            )
+            self.cross_attention = CrossAttention(config.cross_attention_kernel, config.cross_attention_channels)
         elif config.classifier_token == "pooler":
             self.pooler = nn.Linear(width, width)
         if config.learns_pairs:
-            self.pair_head = PairHead(width, config.auxiliary_units, config.classifier_dropout)
+            self.pair_head = PairHead(width, config.classifier_dropout)
         if config.learns_conditions:
-            self.conditional_head = ConditionalHead(width, config.auxiliary_units, config.clcp_head == "plain")
+            self.conditional_head = ConditionalHead(width)
         self.label_term = LabelTerm(width) if config.label_term else None
         self.dropout = nn.Dropout(config.classifier_dropout)
         # Not Xavier-uniform as in other families: the authors' code starts its output layer as BERT starts its layers.
@@ -81,8 +74,7 @@ class LACOForXMTC(JointModel):
             labels = self.label_embedding.weight.expand(states.document.shape[0], -1, -1)
         elif labels is None:
             labels = self.label_embedding(candidate_ids.clamp(min=0))
-        counted = states.is_word if self.config.cross_attention_tokens == "words" else None
-        return self.cross_attention(states.document, states.read, labels, counted, states.is_label)
+        return self.cross_attention(states.document, states.read, labels, states.is_label)
 
     def encode(self, states: JointStates, candidate_ids: Tensor | None = None) -> Tensor:
         """Input of the label head, (B, H): c of equation 2, or the CLS token."""
@@ -99,7 +91,7 @@ class LACOForXMTC(JointModel):
         labels: Tensor | None = None,
         candidate_ids: Tensor | None = None,
         candidate_votes: Tensor | None = None,
-        document_seeds: Tensor | None = None,
+        random_numbers: Tensor | None = None,
         top_k: int | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -118,8 +110,8 @@ class LACOForXMTC(JointModel):
                 output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
             candidate_votes: What their generator said of them, from 0 to 1, (B, C); counted by ``generator_share`` in the scores,
                 never in the loss.
-            document_seeds: One number per document and visit, (B,) int64, that decides what the auxiliary tasks ask in training; by
-                default it is drawn.
+            random_numbers: Numbers from 0 to 2^62, (B, at least 9) int64, that decide what the auxiliary tasks ask in training;
+                `XMTCDataCollator` draws them for the trainer, and by default torch does.
             top_k: Return scores and ids of the best labels instead of logits of all.
             output_attentions: Return the encoder's attention weights, (B, heads, T + L + 1, T + L + 1) with a joint embedding.
             output_hidden_states: Return its hidden states, (B, T + L + 1, H): the input's columns, then labels and separator.
@@ -135,7 +127,7 @@ class LACOForXMTC(JointModel):
         else:
             output = self._score_candidates(features, states.labels, candidate_ids, candidate_votes, labels, top_k, extra)
         if self.training and labels is not None and self.config.auxiliary_task != "none":
-            loss = self._auxiliary_loss(states.labels, labels, document_seeds, candidate_ids)
+            loss = self._auxiliary_loss(states.labels, labels, random_numbers, candidate_ids)
             output["loss"] = output.loss + loss
         return output if return_dict is not False else output.to_tuple()
 
@@ -148,10 +140,6 @@ class LACOForXMTC(JointModel):
         return self._score_candidates(
             self.encode(states, candidate_ids), states.labels, candidate_ids, candidate_votes, None, top_k, {}
         )
-
-    def visit_seeds(self, document_seeds: Tensor, epoch: int) -> Tensor:
-        """The ``document_seeds`` of `forward` in an epoch, from one number per document, (B,)."""
-        return mix_seeds(document_seeds, epoch if self.config.auxiliary_sampling == "visit" else 0)
 
     def _score_candidates(
         self,
@@ -186,7 +174,7 @@ class LACOForXMTC(JointModel):
         return XMTCOutput(loss=loss, top_scores=top_scores, top_labels=top_labels, **extra)
 
     def _auxiliary_loss(
-        self, label_states: Tensor, labels: Tensor, seeds: Tensor | None, candidate_ids: Tensor | None = None
+        self, label_states: Tensor, labels: Tensor, numbers: Tensor | None, candidate_ids: Tensor | None = None
     ) -> Tensor:
         config, loss, num_labels = self.config, label_states.new_zeros(()), label_states.shape[1]
         positives, is_label, real = positive_ids(labels, config.num_labels), None, num_labels
@@ -198,16 +186,16 @@ class LACOForXMTC(JointModel):
             positives, is_label = places_among(candidate_ids, positives), candidate_ids >= 0
             real = is_label.sum(dim=1)
         marked = mark_positives(positives, num_labels)
-        if seeds is None:
-            seeds = torch.randint(2**62, (len(labels),), device=labels.device)
+        if numbers is None:
+            numbers = torch.randint(2**62, (len(labels), RANDOM_NUMBERS), device=labels.device)
         pair_weight, condition_weight = config.auxiliary_weights
         if self.pair_head is not None:
-            pairs = draw_pairs(positives, real, seeds, config.plcp_pairs, config.plcp_single_label)
+            pairs = draw_pairs(positives, real, numbers)
             loss = loss + pair_weight * plcp_loss(self.pair_head(label_states, pairs.label_ids), pairs)
         if self.conditional_head is not None:
-            given = draw_given(positives, num_labels, seeds, config.clcp_given, config.clcp_given_probability)
-            logits, reduction = self.conditional_head(label_states, given), "sum" if config.literal_equation_7 else "mean"
-            loss = loss + condition_weight * clcp_loss(logits, marked, given, reduction, is_label)
+            given = draw_given(positives, num_labels, numbers[:, RANDOM_NUMBERS - 1])
+            logits = self.conditional_head(label_states, given)
+            loss = loss + condition_weight * clcp_loss(logits, marked, given, is_label)
         return loss
 
     # ---- what a trained model says about its labels ------------------------------------------------------------------------
@@ -238,7 +226,7 @@ class LACOForXMTC(JointModel):
         check_tensor("pairs", pairs, "(documents, pairs, 2)")
         self.label_head.check_label_ids("pairs", pairs.flatten(1))
         states = self._states_of_labels(input_ids, attention_mask, candidate_ids, token_type_ids)
-        return _probability(self.pair_head(states, _places(pairs.flatten(1), candidate_ids).view(pairs.shape)))
+        return self.pair_head(states, _places(pairs.flatten(1), candidate_ids).view(pairs.shape)).sigmoid()
 
     @torch.no_grad()
     def conditional_probabilities(
@@ -271,7 +259,7 @@ class LACOForXMTC(JointModel):
             raise ValueError("A document has no known label, and CLCP is always told one. Leave the document out.")
         states = self._states_of_labels(input_ids, attention_mask, candidate_ids, token_type_ids)
         places = _places(positive_ids(given, self.config.num_labels), candidate_ids)
-        return _probability(self.conditional_head(states, mark_positives(places, states.shape[1])))
+        return self.conditional_head(states, mark_positives(places, states.shape[1])).sigmoid()
 
     def _states_of_labels(
         self,
@@ -330,11 +318,6 @@ def _places(label_ids: Tensor, candidate_ids: Tensor | None) -> Tensor:
         missing = int(label_ids[(places < 0) & (label_ids >= 0)][0])
         raise ValueError(f"Label id {missing} is asked about and not among the candidates of its document. Add it to them.")
     return places
-
-
-def _probability(logits: Tensor) -> Tensor:
-    """Of one unit its sigmoid; of two the sigmoid of the unit for yes."""
-    return logits[..., -1].sigmoid()
 
 
 LACOConfig.register_for_auto_class()

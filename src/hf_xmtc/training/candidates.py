@@ -10,12 +10,19 @@ from transformers import Trainer
 
 from hf_xmtc.metrics import ranking_report
 from hf_xmtc.models.label_losses import positive_ids
-from hf_xmtc.models.laco_candidates import best_candidates, log_scores, training_candidates
-from hf_xmtc.models.seeded_random import mix_seeds
+from hf_xmtc.models.laco_candidates import RANDOM_NUMBERS_PER_LABEL, best_candidates, log_scores, training_candidates
+from hf_xmtc.models.laco_cooccurrence import RANDOM_NUMBERS
 
-from .document_seeds import SEEDS
+from .arguments import XMTCTrainingArguments
 
-__all__ = ["CANDIDATES", "VOTES", "injection_rate", "tune_generator_share", "with_training_candidates"]
+__all__ = [
+    "CANDIDATES",
+    "VOTES",
+    "injection_rate",
+    "num_random_numbers",
+    "tune_generator_share",
+    "with_training_candidates",
+]
 
 # Columns of a data set and arguments of a model.
 CANDIDATES, VOTES = "candidate_ids", "candidate_votes"
@@ -27,19 +34,24 @@ def injection_rate(step: int, num_steps: int, share: float) -> float:
     return max(0.0, 1.0 - step / (share * num_steps)) if share > 0 else 0.0
 
 
+def num_random_numbers(args: XMTCTrainingArguments) -> int:
+    """Random numbers that a document needs at a visit, besides one for each of its labels: for auxiliary tasks, then for random labels."""
+    return RANDOM_NUMBERS + RANDOM_NUMBERS_PER_LABEL * args.num_random_candidates
+
+
 def with_training_candidates(trainer: Trainer, inputs: dict[str, Any]) -> dict[str, Any]:
     """The batch of a training step with `training_candidates` in the place of the generator's."""
     args, candidates = trainer.args, inputs[CANDIDATES]
-    seeds = inputs.get(SEEDS)
-    if seeds is None:
-        seeds = torch.randint(2**62, (len(candidates),), device=candidates.device)
-    else:
-        seeds = mix_seeds(seeds, trainer.current_epoch)  # anew at each visit, whatever the auxiliary tasks do
     rate = injection_rate(trainer.state.global_step, max(1, trainer.state.max_steps), args.injection_share)
     counts = _label_counts(trainer).to(candidates.device)
     positives = positive_ids(inputs["labels"], trainer.num_labels)
     inputs = {name: value for name, value in inputs.items() if name != VOTES}  # they count in scores alone
-    inputs[CANDIDATES] = training_candidates(candidates, positives, seeds, rate, args.num_random_candidates, counts)
+    numbers = inputs.get("random_numbers")
+    if numbers is None:  # from another collator than ours
+        shape = (len(candidates), num_random_numbers(args) + positives.shape[1])
+        numbers = torch.randint(2**62, shape, device=candidates.device)
+    numbers = numbers[:, RANDOM_NUMBERS:]
+    inputs[CANDIDATES] = training_candidates(candidates, positives, numbers, rate, args.num_random_candidates, counts)
     return inputs
 
 

@@ -26,7 +26,7 @@ def initialize_label_bias(
     labels share one bias (AttentionXML without ``label_bias``) starts it at the log-odds of a label's mean frequency.
 
     Args:
-        model: A new model. LACO's auxiliary heads start at how often their answer is yes, unless they are the authors' of two units.
+        model: A new model. LACO's auxiliary heads start at how often their answer is yes.
         label_counts: Training documents of each label, (L,).
         num_documents: Training documents N.
         label_ids: The new labels of a trained model (`resize_labels`), which alone start then, at the bias that had silenced them;
@@ -128,19 +128,13 @@ def set_missing_label_weights(model: XMTCPreTrainedModel, weight_of_label: np.nd
 
 
 def _initialize_auxiliary_bias(model: XMTCPreTrainedModel, labels_per_document: float, num_documents: int) -> None:
-    """Start PLCP's and CLCP's single unit at the log-odds of a yes; `torch.no_grad` is the caller's."""
+    """Start PLCP and CLCP at the log-odds of a yes; `torch.no_grad` is the caller's."""
     pairs, conditions = getattr(model, "pair_head", None), getattr(model, "conditional_head", None)
-    if pairs is not None and model.config.auxiliary_units == 1:
+    if pairs is not None:
         pairs.output.bias.fill_(math.log(1 / 2))  # a related pair for every two unrelated ones
-    if conditions is not None and model.config.auxiliary_units == 1:
-        config, most = model.config, max(1.0, labels_per_document - 1)
-        given = {
-            "one": 1.0,
-            "uniform": (1 + most) / 2,
-            "bernoulli": min(max(1.0, config.clcp_given_probability * labels_per_document), most),
-        }[config.clcp_given]
-        asked = max(0.0, config.num_read_labels - given)
-        remaining = min(max(0.0, labels_per_document - given), asked)  # candidates may be fewer than a document's labels
+    if conditions is not None:
+        asked = model.config.num_read_labels - 1  # one is given
+        remaining = min(max(0.0, labels_per_document - 1), asked)  # candidates may be fewer than a document's labels
         prior = (remaining * num_documents + 0.5) / (asked * num_documents + 1.0)
         conditions.output.bias.fill_(math.log(prior / (1 - prior)))
 

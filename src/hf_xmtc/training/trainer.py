@@ -17,7 +17,6 @@ from hf_xmtc.models.predicted_sets import check_scores
 from .arguments import XMTCTrainingArguments
 from .candidates import CANDIDATES, with_training_candidates
 from .document_order import LengthBucketedSampler, ShuffledSampler, document_lengths
-from .document_seeds import SEEDS
 from .evaluation import Evaluation, of_one_width, tuned_thresholds
 from .gradient_clipping import clip_sparse_and_dense
 from .label_sharding import clip_sharded, spread_labels
@@ -117,7 +116,6 @@ class XMTCTrainer(ResumableTrainer):
         if self.compute_loss_func is not None:
             self.compute_loss_func = named_loss(self.compute_loss_func, num_labels)
         self.train_dataset, self.eval_dataset = tokenized(self, train_dataset), tokenized(self, eval_dataset)
-        self.current_epoch = 0
         refuse_if_no_batch_is_full(args, self.train_dataset)
         # What `create_optimizer` has built, and with which options.
         self.built_optimizer, self.built_with = None, None
@@ -205,8 +203,6 @@ class XMTCTrainer(ResumableTrainer):
         inputs = {**inputs, "labels": self._known_labels(inputs["labels"])}
         if CANDIDATES in inputs:
             inputs = with_training_candidates(self, inputs)
-        if SEEDS in inputs:
-            inputs[SEEDS] = self.model.visit_seeds(inputs[SEEDS], self.current_epoch)
         if not return_outputs and self.compute_loss_func is None and self.label_smoother is None:
             inputs["top_k"] = 0  # the loss alone, block by block: nobody reads the logits
         # Without the number of labels in the step, for all losses here are means over documents, which are averaged.
@@ -310,7 +306,9 @@ class _EpochStart(TrainerCallback):
         self.trainer.continue_progress()
 
     def on_epoch_begin(self, args, state, control, **kwargs):
-        self.trainer.current_epoch = epoch = int(state.epoch or 0)
+        epoch = int(state.epoch or 0)
+        if isinstance(self.trainer.data_collator, XMTCDataCollator):
+            self.trainer.data_collator.epoch.fill_(epoch)
         if self.trainer.train_sampler is not None:
             self.trainer.train_sampler.set_epoch(epoch)
         if self.trainer.averaging is not None:

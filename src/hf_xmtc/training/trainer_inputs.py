@@ -1,6 +1,7 @@
 """Model and data of a trainer: what is done with each when it arrives."""
 
 import contextlib
+import inspect
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -8,10 +9,10 @@ from typing import Any
 from datasets import Dataset
 from transformers import Trainer
 
-from hf_xmtc.data import tokenize_dataset
+from hf_xmtc.data import XMTCDataCollator, tokenize_dataset
 
 from .arguments import XMTCTrainingArguments
-from .document_seeds import with_document_seeds
+from .candidates import num_random_numbers
 from .initialization import set_missing_label_weights
 from .layer_rates import freeze_heads
 
@@ -44,7 +45,12 @@ def set_up_model(trainer: Trainer) -> None:
         model.chunk_tokens = math.inf
     if trainer.evaluation.inverse_propensity is not None:
         set_missing_label_weights(model, trainer.evaluation.inverse_propensity[:-1])
-    trainer.train_dataset = with_document_seeds(trainer.train_dataset, model, args)
+    collator = trainer.data_collator
+    if isinstance(collator, XMTCDataCollator) and "random_numbers" in inspect.signature(model.forward).parameters:
+        collator.seed = args.data_seed if args.data_seed is not None else args.seed
+        collator.num_random_numbers = num_random_numbers(args)
+        if args.dataloader_persistent_workers:
+            collator.epoch.share_memory_()
 
 
 def tokenized(trainer: Trainer, dataset: Any, name: str | None = None) -> Any:

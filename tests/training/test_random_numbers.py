@@ -26,9 +26,9 @@ def small(corpus):
 
 @pytest.fixture
 def drawn(small, tmp_path, monkeypatch):
-    """Train and return what was drawn: per epoch a pair of labels for each document, found by its positives and seed."""
+    """Train and return what was drawn: per epoch, the pairs and the given label of each document by its first random number."""
 
-    def train(config: dict | None = None, **settings) -> tuple[list[dict], XMTCTrainer]:
+    def train(**settings) -> tuple[list[dict], XMTCTrainer]:
         corpus, tokenizer = small
         torch.manual_seed(0)
         names = label_info_of(corpus).names
@@ -39,19 +39,15 @@ def drawn(small, tmp_path, monkeypatch):
                 auxiliary_task="both",
                 backbone_config=SIZES,
                 cross_attention_channels=4,
-                **(config or {}),
             )
         )
-        epochs: list[dict] = []
-        trainer = None
+        epochs: list[dict] = [{}, {}]
         draw_pairs = modeling_laco.draw_pairs
 
-        def noted(positives, num_labels, seeds, *args):
-            pairs = draw_pairs(positives, num_labels, seeds, *args)
-            while len(epochs) <= trainer.current_epoch:
-                epochs.append({})
-            for seed, ids in zip(seeds.tolist(), pairs.label_ids.tolist(), strict=True):
-                epochs[trainer.current_epoch][seed] = ids
+        def noted(positives, num_labels, numbers):
+            pairs = draw_pairs(positives, num_labels, numbers)
+            for row, ids in zip(numbers[:, :9].tolist(), pairs.label_ids.tolist(), strict=True):
+                epochs[trainer.data_collator.epoch][tuple(row)] = ids
             return pairs
 
         monkeypatch.setattr(modeling_laco, "draw_pairs", noted)
@@ -78,19 +74,18 @@ def test_u12_workers_and_batches_change_no_draw_and_epochs_and_seeds_do(drawn):
     epochs, trainer = drawn()
     assert [len(epoch) for epoch in epochs] == [24, 24]  # a number of its own for every document
     assert not set(epochs[0]) & set(epochs[1])
-    assert "document_seeds" in trainer.train_dataset.column_names
-    for settings in ({"dataloader_num_workers": 2}, {"per_device_train_batch_size": 6, "train_sampling_strategy": "random"}):
+    for settings in (
+        {"dataloader_num_workers": 2},
+        {"dataloader_num_workers": 1, "dataloader_persistent_workers": True},
+        {"per_device_train_batch_size": 6, "train_sampling_strategy": "random"},
+    ):
         assert drawn(**settings)[0] == epochs
     assert not set(drawn(seed=7)[0][0]) & set(epochs[0])
 
 
-def test_draws_are_the_same_in_every_epoch_where_they_are_to_be_fixed(drawn):
-    epochs, _ = drawn({"auxiliary_sampling": "fixed"})
-    assert epochs[0] == epochs[1]
-
-
-def test_a_model_without_auxiliary_tasks_is_not_given_numbers(make_trainer):
-    assert "document_seeds" not in make_trainer().train_dataset.column_names
+def test_a_model_that_draws_nothing_is_not_given_numbers(make_trainer):
+    trainer = make_trainer()
+    assert "random_numbers" not in trainer.data_collator([trainer.train_dataset[0]])
 
 
 def test_the_loss_of_evaluation_is_that_of_the_labels_alone(drawn, small):
