@@ -150,20 +150,6 @@ class XMTCTrainingArguments(TrainingArguments):
             f"{SGD_LEARNING_RATE}. It follows the same schedule."
         },
     )
-    layer_learning_rate_decay: float = field(
-        default=1.0,
-        metadata={
-            "help": "Factor on the learning rate from each layer of the encoder to the one below it; 0.8 in LACO's code. The embeddings come "
-            "below the first layer, and what is no part of the encoder keeps the full rate."
-        },
-    )
-    freeze_heads: bool = field(
-        default=False,
-        metadata={
-            "help": "Train the encoder and its label tokens alone and leave all that stands on it as it starts, as LACO's code does; for "
-            "comparison."
-        },
-    )
     sparse_embeddings: bool = field(
         default=False,
         metadata={
@@ -207,20 +193,6 @@ class XMTCTrainingArguments(TrainingArguments):
                 raise ValueError(
                     f"{name}={getattr(self, name)} with eval_strategy='no': it acts at each evaluation, so it would "
                     "never do anything. Set eval_strategy='epoch' or 'steps'."
-                )
-        if not 0 < self.layer_learning_rate_decay <= 1:
-            raise ValueError(
-                f"layer_learning_rate_decay={self.layer_learning_rate_decay}, but the factor is more than 0 and at most 1, which is none."
-            )
-        if self.layer_learning_rate_decay != 1 and self.sparse_embeddings:
-            raise ValueError(
-                f"layer_learning_rate_decay={self.layer_learning_rate_decay} with sparse_embeddings=True: the embeddings of an encoder that "
-                "is fine-tuned are small beside it, and their lazy rule has one rate. Leave sparse_embeddings out."
-            )
-        for name, idle in (("label_optimizer", "adamw"), ("label_learning_rate", None), ("shard_labels", False)):
-            if self.freeze_heads and getattr(self, name) != idle:
-                raise ValueError(
-                    f"freeze_heads=True with {name}={getattr(self, name)!r}, but frozen label matrices are not trained. Leave one of them out."
                 )
         optim = str(getattr(self.optim, "value", self.optim))
         if self.adam_epsilon_uncorrected and (optim not in ("adamw_torch", "adamw_torch_fused") or not self.adam_epsilon):

@@ -15,7 +15,6 @@ from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import SGD_LEARNING_RATE, XMTCTrainingArguments
 from .label_updates import AdamUpdate, GatheredUpdate, LabelUpdate, RowwiseUpdate, SGDUpdate
-from .layer_rates import layer_learning_rates, with_layer_rates
 from .optimizers import CompositeOptimizer, InBackwardOptimizer, LazyAdam, RowwiseAdam, UncorrectedEpsilonAdam
 from .sharded_label_head import shard_of
 
@@ -74,8 +73,8 @@ def build_optimizer(
 
     Args:
         model: The model; its `parameter_groups` decide which weights decay.
-        args: ``label_optimizer``, ``label_learning_rate``, ``sparse_embeddings``, ``layer_learning_rate_decay``,
-            ``adam_epsilon_uncorrected`` and the settings of AdamW.
+        args: ``label_optimizer``, ``label_learning_rate``, ``sparse_embeddings``, ``adam_epsilon_uncorrected`` and the settings of
+            AdamW.
         optimizer_class: Optimizer of everything else.
         settings: Its keyword arguments.
 
@@ -95,9 +94,6 @@ def build_optimizer(
         settings = {name: settings[name] for name in ("lr", "betas", "eps")}
     matrices = trained_label_matrices(model, args)
     groups = model.parameter_groups(settings.get("lr", args.learning_rate), args.weight_decay)
-    if args.layer_learning_rate_decay != 1.0:
-        rates = layer_learning_rates(model, settings.get("lr", args.learning_rate), args.layer_learning_rate_decay)
-        groups = with_layer_rates(groups, model, rates)
     embedding = sparse_embedding(model, args)
     elsewhere = {id(parameter) for matrix in matrices.values() for parameter in matrix.parameters}
     if embedding is not None:

@@ -11,7 +11,6 @@ from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import BY_WEIGHT, XMTCTrainingArguments
-from .layer_rates import refuse_options_without_encoder
 
 __all__ = [
     "label_options",
@@ -148,7 +147,6 @@ def refuse_unusable_with_model(args: XMTCTrainingArguments, model: XMTCPreTraine
         ValueError: If there is one.
     """
     refuse_thresholds_if_none(type(model), args)
-    refuse_options_without_encoder(model, args.layer_learning_rate_decay, args.freeze_heads)
     if num_candidates := getattr(model.config, "num_candidates", 0):
         for name, is_used in (("label_optimizer", args.updates_in_backward), ("shard_labels", args.shard_labels)):
             if is_used:

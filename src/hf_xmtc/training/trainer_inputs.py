@@ -14,7 +14,6 @@ from hf_xmtc.data import XMTCDataCollator, tokenize_dataset
 from .arguments import XMTCTrainingArguments
 from .candidates import num_random_numbers
 from .initialization import set_missing_label_weights
-from .layer_rates import freeze_heads
 
 __all__ = ["every_document_in_order", "refuse_if_no_batch_is_full", "set_up_model", "tokenized"]
 
@@ -38,8 +37,6 @@ def set_up_model(trainer: Trainer) -> None:
             f"compute_loss_func with a model of {model.config.num_candidates} candidates, which has no logits of all labels that a loss could "
             "read. Leave it out; the model's own loss is that of the candidates."
         )
-    if args.freeze_heads:
-        freeze_heads(model)
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         # The processes gather a layer's weights together at each of its calls, so all have to call it as often.
         model.chunk_tokens = math.inf

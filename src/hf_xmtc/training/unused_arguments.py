@@ -38,7 +38,7 @@ IN_COMMAND: dict[str, tuple[tuple, str]] = {
     "hub_strategy": (("every_save",), "push_to_hub publishes the finished model, once."),
     "hub_always_push": ((False,), "push_to_hub publishes the finished model, once."),
 }
-# Optimizers that make their own parameter groups, which here those of label matrices, embeddings and layers would replace.
+# Optimizers that make their own parameter groups, which here those of label matrices, and embeddings would replace.
 _OWN_GROUPS = ("galore", "apollo", "lomo", "adalomo")
 
 
@@ -60,5 +60,5 @@ def refuse_unused_arguments(args: Any, unused: dict[str, tuple[tuple, str]]) -> 
     if optim.startswith(_OWN_GROUPS):
         raise ValueError(
             f"optim={optim!r} cannot be used here: it groups parameters in its own way, as this trainer does (label_optimizer, "
-            "sparse_embeddings, layer_learning_rate_decay). Choose another; label_optimizer='rowwise' saves memory too."
+            "sparse_embeddings). Choose another; label_optimizer='rowwise' saves memory too."
         )
