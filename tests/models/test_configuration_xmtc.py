@@ -181,7 +181,35 @@ def test_what_config_json_leaves_out_never_changes(tmp_path):
         LaterBertXMLConfig.from_json_file(tmp_path / "config.json"),
     ):
         assert {field: getattr(config, field) for field in LEFT_OUT} == LEFT_OUT
-    assert LEFT_OUT.items() <= BertXMLConfig.left_out_of_files.items()
+    assert LEFT_OUT.items() <= BertXMLConfig.file_defaults().items()
+
+
+WORDS = {"embedding_initializer_range": 0.1, "freeze_embeddings": False}
+JOINT = {"loss_reduction": "mean", "joint_embedding": True, "label_positions": "shared", "joint_attention": "full"}
+JOINT |= {"classifier_dropout": 0.1, "cls_token_id": None, "sep_token_id": None}
+LACO = {"cross_attention": True, "classifier_token": "pooler", "num_candidates": 0, "label_term": False}
+LACO |= {"generator_share": 0.0, "auxiliary_task": "none", "plcp_weight": 2.0, "clcp_weight": 10.0}
+ATTENTIONXML = {"embedding_initializer_range": 0.577, "label_bias": False, "label_memory_mib": 512.0}
+XMLCNN = {"embedding_dropout": 0.0, "classifier_dropout": 0.5, "pooling": "document", "padded_length": None}
+RECURRENT = {"embedding_dropout": 0.2, "hidden_dropout_prob": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("family", "values"),
+    [
+        ("attentionxml", WORDS | RECURRENT | ATTENTIONXML),
+        ("xmlcnn", WORDS | XMLCNN | {"convolutions_as_images": False}),
+        ("xmlrnn", WORDS | RECURRENT),
+        ("meshprobenet", WORDS | RECURRENT | {"bottleneck_size": None}),
+        ("laco", JOINT | LACO),
+        ("seqtag", JOINT),
+    ],
+)
+def test_what_files_of_other_families_leave_out_never_changes(family, values, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family, "num_labels": 3}), encoding="utf-8")
+    config = AutoConfig.from_pretrained(tmp_path)
+    assert {field: getattr(config, field) for field in values} == values
+    assert values.keys() <= config.file_defaults().keys()
 
 
 @pytest.mark.parametrize("opened_as", [BertXMLConfig, LaterBertXMLConfig])

@@ -155,5 +155,5 @@ def test_every_setting_comes_back_from_a_file(tmp_path):
         written = AttentionXMLConfig(num_labels=2, **settings)
         written.save_pretrained(tmp_path)
         read = AttentionXMLConfig.from_pretrained(tmp_path)
-        fields = AttentionXMLConfig.left_out_of_files
+        fields = AttentionXMLConfig.file_defaults()
         assert {field: getattr(read, field) for field in fields} == {field: getattr(written, field) for field in fields}

@@ -127,7 +127,7 @@ class StartingModel:
         config.num_labels, config.label_names = len(labels), labels
         for name in TUNED_FIELDS:
             if hasattr(config, name):
-                setattr(config, name, overrides.get(name, config.left_out_of_files[name]))
+                setattr(config, name, overrides.get(name, config.file_defaults()[name]))
         return config
 
     def open(self, labels: LabelNames, overrides: dict[str, Any]) -> XMTCPreTrainedModel:
@@ -150,7 +150,7 @@ class StartingModel:
     def has_tuned_fields(self) -> bool:
         """Whether anything of it was tuned."""
         found = {name: getattr(self.config, name) for name in TUNED_FIELDS if hasattr(self.config, name)}
-        return any(value != self.config.left_out_of_files[name] for name, value in found.items())
+        return any(value != self.config.file_defaults()[name] for name, value in found.items())
 
     def _with_metadata(self, labels: LabelNames) -> LabelNames:
         """The labels with the display names and parents that the model has and the data do not."""

@@ -32,14 +32,13 @@ class AttentionXMLConfig(WordLevelConfig):
     """
 
     model_type = "attentionxml"
-    left_out_of_files = {
-        **WordLevelConfig.left_out_of_files,
-        "embedding_initializer_range": 0.577,
-        "embedding_dropout": 0.2,
-        "hidden_dropout_prob": 0.5,
-        "label_bias": False,
-        "label_memory_mib": 512.0,
-    }
+    left_out_of_files = (
+        "embedding_initializer_range",
+        "embedding_dropout",
+        "hidden_dropout_prob",
+        "label_bias",
+        "label_memory_mib",
+    )
 
     embedding_dropout: float = 0.2
     embedding_initializer_range: float = 0.577

@@ -68,20 +68,19 @@ class BertXMLConfig(XMTCConfig):
     """
 
     model_type = "bertxml"
-    left_out_of_files = {
-        **XMTCConfig.left_out_of_files,
-        "hidden_act": "gelu",
-        "layer_norm": "pre",
-        "layer_norm_eps": 1e-6,
-        "last_layer_cls_only": True,
-        "pooler": False,
-        "bottleneck_size": None,
-        "hidden_dropout_prob": 0.1,
-        "attention_probs_dropout_prob": 0.1,
-        "classifier_dropout": 0.3,
-        "embedding_initializer_range": 0.1,
-        "backbone_config": None,
-    }
+    left_out_of_files = (
+        "hidden_act",
+        "layer_norm",
+        "layer_norm_eps",
+        "last_layer_cls_only",
+        "pooler",
+        "bottleneck_size",
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "classifier_dropout",
+        "embedding_initializer_range",
+        "backbone_config",
+    )
 
     vocab_size: int = 30_000
     num_cls_tokens: int = 5
@@ -115,7 +114,7 @@ class BertXMLConfig(XMTCConfig):
         defaults = {entry.name: entry.default for entry in dataclasses.fields(self)}
         for field in OWN_ENCODER_FIELDS + BACKBONE_FIELDS:
             # A field that config.json leaves out comes as the file's value, whatever the default is by then.
-            unstated = self.left_out_of_files.get(field, defaults[field])
+            unstated = self.file_defaults().get(field, defaults[field])
             stated = getattr(self.backbone_config, field, None) if field in BACKBONE_FIELDS else unstated
             if getattr(self, field) not in (defaults[field], stated):
                 raise ValueError(

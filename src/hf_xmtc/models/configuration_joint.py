@@ -49,15 +49,14 @@ class JointConfig(XMTCConfig):
         sep_token_id: The token that closes text and labels; None for a sequence without, as `train_word_tokenizer` makes it.
     """
 
-    left_out_of_files = {
-        **XMTCConfig.left_out_of_files,
-        "joint_embedding": True,
-        "label_positions": "shared",
-        "joint_attention": "full",
-        "classifier_dropout": 0.1,
-        "cls_token_id": None,
-        "sep_token_id": None,
-    }
+    left_out_of_files = (
+        "joint_embedding",
+        "label_positions",
+        "joint_attention",
+        "classifier_dropout",
+        "cls_token_id",
+        "sep_token_id",
+    )
 
     cornet_num_blocks: int = 0
     loss_reduction: str = "sum_labels"

@@ -55,17 +55,16 @@ class LACOConfig(JointConfig):
     """
 
     model_type = "laco"
-    left_out_of_files = {
-        **JointConfig.left_out_of_files,
-        "cross_attention": True,
-        "classifier_token": "pooler",
-        "num_candidates": 0,
-        "label_term": False,
-        "generator_share": 0.0,
-        "auxiliary_task": "none",
-        "plcp_weight": 2.0,
-        "clcp_weight": 10.0,
-    }
+    left_out_of_files = (
+        "cross_attention",
+        "classifier_token",
+        "num_candidates",
+        "label_term",
+        "generator_share",
+        "auxiliary_task",
+        "plcp_weight",
+        "clcp_weight",
+    )
 
     cross_attention: bool = True
     cross_attention_kernel: list[int] | tuple[int, ...] = (11, 1)

@@ -27,12 +27,7 @@ class MeSHProbeNetConfig(WordLevelConfig):
     """
 
     model_type = "meshprobenet"
-    left_out_of_files = {
-        **WordLevelConfig.left_out_of_files,
-        "embedding_dropout": 0.2,
-        "bottleneck_size": None,
-        "hidden_dropout_prob": 0.5,
-    }
+    left_out_of_files = ("embedding_dropout", "bottleneck_size", "hidden_dropout_prob")
 
     embedding_dropout: float = 0.2
     hidden_size: int = 300

@@ -20,12 +20,7 @@ class WordLevelConfig(XMTCConfig):
         pad_token_id: Id of the padding token. Its row starts at zero and is not trained.
     """
 
-    # What the families' own entries start from. No entry may ever change.
-    left_out_of_files = {
-        **XMTCConfig.left_out_of_files,
-        "embedding_initializer_range": 0.1,
-        "freeze_embeddings": False,
-    }
+    left_out_of_files = ("embedding_initializer_range", "freeze_embeddings")
 
     vocab_size: int = 30_000
     embedding_size: int = 300

@@ -31,14 +31,7 @@ class XMLCNNConfig(WordLevelConfig):
     """
 
     model_type = "xmlcnn"
-    left_out_of_files = {
-        **WordLevelConfig.left_out_of_files,
-        "embedding_dropout": 0.0,
-        "classifier_dropout": 0.5,
-        "pooling": "document",
-        "padded_length": None,
-        "convolutions_as_images": False,
-    }
+    left_out_of_files = ("embedding_dropout", "classifier_dropout", "pooling", "padded_length", "convolutions_as_images")
 
     num_filters: int = 128
     filter_widths: list[int] | tuple[int, ...] = (2, 4, 8)

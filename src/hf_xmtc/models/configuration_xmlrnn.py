@@ -26,11 +26,7 @@ class XMLRNNConfig(WordLevelConfig):
     """
 
     model_type = "xmlrnn"
-    left_out_of_files = {
-        **WordLevelConfig.left_out_of_files,
-        "embedding_dropout": 0.2,
-        "hidden_dropout_prob": 0.5,
-    }
+    left_out_of_files = ("embedding_dropout", "hidden_dropout_prob")
 
     embedding_dropout: float = 0.2
     hidden_size: int = 256

@@ -70,20 +70,21 @@ class XMTCConfig(PreTrainedConfig):
 
     model_type = "xmtc"
     keys_to_ignore_at_inference = ("hidden_states", "attentions")
-    # What config.json leaves out: fields that have these values. A file is read with these values, not with the constructor's
-    # defaults, so a checkpoint keeps its meaning when a default changes. Hence no entry may ever change; a new field may
-    # join with the value that stands for what models did before there was the field. Sizes are always written.
-    left_out_of_files = {
-        "problem_type": "multi_label_classification",
-        "cornet_activation": "sigmoid",
-        "loss_reduction": "mean",
-        "label_loss": "bce",
-        "label_loss_settings": None,
-        "label_block_size": None,
-        "label_memory_mib": 64.0,
-        "decision_threshold": 0.5,
-        "has_label_thresholds": False,
-    }
+    # Settings that config.json leaves out where they have the default of the class that names them here, see `file_defaults`. Hence
+    # neither that default nor the name may ever change, or files of the past would mean something else. A new field may join if its
+    # default is what models did before; a family with another default names the field again, or its files always hold it. Sizes are
+    # always written.
+    left_out_of_files = (
+        "problem_type",
+        "cornet_activation",
+        "loss_reduction",
+        "label_loss",
+        "label_loss_settings",
+        "label_block_size",
+        "label_memory_mib",
+        "decision_threshold",
+        "has_label_thresholds",
+    )
 
     problem_type: str | None = "multi_label_classification"
     cornet_num_blocks: int = 2
@@ -307,10 +308,16 @@ class XMTCConfig(PreTrainedConfig):
         return super().from_pretrained(pretrained_model_name_or_path, **kwargs)
 
     @classmethod
+    def file_defaults(cls) -> dict[str, Any]:
+        """Values of the settings that a ``config.json`` leaves out."""
+        named = [(owner, name) for owner in reversed(cls.__mro__) for name in vars(owner).get("left_out_of_files", ())]
+        return {name: getattr(owner, name) for owner, name in named}
+
+    @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "XMTCConfig":
         # The base class would set these one by one, in the caller's order, each contradicting what the other still says.
         config_dict = {
-            **cls.left_out_of_files,
+            **cls.file_defaults(),
             **config_dict,
             **{key: kwargs[key] for key in ("id2label", "label2id", "label_names") if key in kwargs},
         }
@@ -340,7 +347,7 @@ class XMTCConfig(PreTrainedConfig):
         """
         settings = json.loads(self.to_json_string(use_diff))
         settings.pop("use_cache", None)  # the Trainer's; these models have no cache
-        for field, value in self.left_out_of_files.items():
+        for field, value in self.file_defaults().items():
             if field in settings and settings[field] == value:
                 del settings[field]
         lines = [f"  {json.dumps(field)}: {json.dumps(settings[field], sort_keys=True)}" for field in sorted(settings)]
