@@ -46,12 +46,6 @@ def test_texts_without_labels_and_data_in_memory_work(tokenizer):
     assert num_cut == {"data": 0}
 
 
-def test_several_processes_give_the_same(dataset, tokenizer):
-    tokenized, num_cut = tokenize_dataset(dataset["train"], tokenizer, max_length=6, num_proc=2)
-    assert tokenized["input_ids"][:] == [[10, 11, 2, 3, 4, 5], [10, 11], [10, 11, 2, 1], [10, 11]]
-    assert num_cut == {"train": 1}
-
-
 def test_lengths_that_cannot_work_are_refused(dataset, tokenizer):
     with pytest.raises(ValueError, match="max_length=2 leaves no room for text beside the 2 special tokens"):
         tokenize_dataset(dataset, tokenizer, max_length=2)

@@ -12,7 +12,7 @@ from hf_xmtc.hub import check_model_folder
 
 def test_complete_folder_has_no_problems(model_folder):
     report = check_model_folder(model_folder)
-    assert report.complete and report.missing == []
+    assert not report.problems and report.missing == []
     assert (report.model_type, report.num_labels) == ("bertxml", 5)
     assert "model.safetensors" in report.files and report.num_bytes > 0
     report.raise_for_problems()
@@ -88,7 +88,7 @@ def test_pickles_in_an_optimizer_checkpoint_do_not_count(model_folder):
     (model_folder / "checkpoint-20").mkdir()
     (model_folder / "checkpoint-20" / "optimizer.pt").write_bytes(b"\x80\x04.")
     report = check_model_folder(model_folder)
-    assert report.complete and report.left_out == ["checkpoint-20/"]
+    assert not report.problems and report.left_out == ["checkpoint-20/"]
 
 
 def test_folder_that_is_not_there_is_refused(tmp_path):
@@ -149,7 +149,7 @@ def test_ac75_weights_that_are_not_finite_are_a_problem(model_folder, value, kin
     path = model_folder / "model.safetensors"
     weights = {name: tensor.to(kind) for name, tensor in load_file(path).items()}
     save_file(weights, path)
-    assert check_model_folder(model_folder).complete
+    assert not check_model_folder(model_folder).problems
     name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
     weights[name][-1, -1] = value
     save_file(weights, path)
@@ -162,7 +162,7 @@ def test_ac75_weights_that_are_not_finite_are_a_problem(model_folder, value, kin
 def test_a_scalar_and_whole_numbers_are_weights_too(model_folder):
     path = model_folder / "model.safetensors"
     save_file({**load_file(path), "steps": torch.tensor(5), "scale": torch.tensor(2.0), "none": torch.zeros(0, 3)}, path)
-    assert check_model_folder(model_folder).complete
+    assert not check_model_folder(model_folder).problems
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no such files")

@@ -33,7 +33,6 @@ class XMTCDataCollator:
         num_labels: Labels of the model.
         label_format: What ``labels`` of a feature is: ``"ids"``, a list of label ids, or ``"multi_hot"``, a row of
             ``num_labels`` zeros and ones.
-        pad_to_multiple_of: Round the padded length up to a multiple of this, for tensor cores.
         max_length: Pad every batch to this length instead of its longest text, where shapes must not change (compilation).
         keep_unseen: Keep label ids from ``num_labels`` on. Whoever sets this strips them before the model's forward.
         num_random_numbers: Numbers N to draw for each document, besides one per label: ``random_numbers``, (B, N + P) int64 from 0 to
@@ -49,7 +48,6 @@ class XMTCDataCollator:
     tokenizer: PreTrainedTokenizerBase
     num_labels: int
     label_format: str = "ids"
-    pad_to_multiple_of: int | None = None
     max_length: int | None = None
     keep_unseen: bool = False
     num_random_numbers: int = 0
@@ -109,7 +107,6 @@ class XMTCDataCollator:
             [{column: list(feature[column]) for column in columns} for feature in features],
             padding="longest" if fixed_length is None else "max_length",
             max_length=fixed_length,
-            pad_to_multiple_of=self.pad_to_multiple_of,
             return_attention_mask=True,
             return_tensors="pt",
         )

@@ -23,7 +23,7 @@ DatasetOrDict = TypeVar("DatasetOrDict", Dataset, DatasetDict)
 
 
 def tokenize_dataset(
-    dataset: DatasetOrDict, tokenizer: PreTrainedTokenizerBase, max_length: int, num_proc: int | None = None
+    dataset: DatasetOrDict, tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> tuple[DatasetOrDict, dict[str, int]]:
     """Turn texts into token ids, without padding.
 
@@ -37,7 +37,6 @@ def tokenize_dataset(
         dataset: One split or all, with a column ``text``.
         tokenizer: A fast tokenizer.
         max_length: Longest sequence in tokens, special tokens included; longer texts are cut.
-        num_proc: Processes that share the work.
 
     Returns:
         The data set with ``input_ids`` and, where it had them, ``labels``; and for each split the number of texts that were
@@ -52,16 +51,14 @@ def tokenize_dataset(
     check_max_length(tokenizer, max_length)
     split_special_tokens(tokenizer)
     if isinstance(dataset, DatasetDict):
-        parts = {split: _tokenize_split(rows, tokenizer, max_length, num_proc) for split, rows in dataset.items()}
+        parts = {split: _tokenize_split(rows, tokenizer, max_length) for split, rows in dataset.items()}
         tokenized = DatasetDict({split: rows for split, (rows, _) in parts.items()})
         return tokenized, {split: num_cut for split, (_, num_cut) in parts.items()}
-    tokenized, num_cut = _tokenize_split(dataset, tokenizer, max_length, num_proc)
+    tokenized, num_cut = _tokenize_split(dataset, tokenizer, max_length)
     return tokenized, {str(dataset.split or "data"): num_cut}
 
 
-def _tokenize_split(
-    dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, num_proc: int | None
-) -> tuple[Dataset, int]:
+def _tokenize_split(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> tuple[Dataset, int]:
     features = {"input_ids": List(Value("int32")), "is_cut": Value("bool")}
     if "labels" in dataset.column_names:
         features["labels"] = dataset.features["labels"]
@@ -75,7 +72,6 @@ def _tokenize_split(
         remove_columns=[column for column in dataset.column_names if column != "labels"],
         fn_kwargs={"tokenizer": tokenizer, "max_length": max_length},
         features=Features(features),
-        num_proc=num_proc,
         new_fingerprint=_fingerprint(dataset, tokenizer, max_length),
         desc="Tokenizing",
     )

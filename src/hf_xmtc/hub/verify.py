@@ -44,11 +44,6 @@ class ModelFolderReport:
     num_labels: int | None = None
 
     @property
-    def complete(self) -> bool:
-        """Whether the folder can be published as it is."""
-        return not self.problems
-
-    @property
     def num_bytes(self) -> int:
         """Size of the files that belong to the model."""
         return sum((self.folder / name).stat().st_size for name in self.files)
