@@ -1,4 +1,4 @@
-"""What the card of a data set says that the card of a model repeats: licence and languages."""
+"""Licence and languages from the card of a data set, which the card of a model repeats."""
 
 import warnings
 from dataclasses import dataclass

@@ -73,7 +73,7 @@ class LabelCoder:
 
 
 def label_kind(label_type: pa.DataType, label_format: str, where: str) -> str:
-    """What a label column holds: ``strings``, ``ids``, ``multi_hot`` or ``empty`` (lists without any value).
+    """The content of a label column: ``strings``, ``ids``, ``multi_hot`` or ``empty`` (lists without any value).
 
     Args:
         label_type: Arrow type of the column.
@@ -174,7 +174,7 @@ def read_label_rows(
 
 
 def is_string(value_type: pa.DataType) -> bool:
-    """Whether an Arrow type is one of the string types."""
+    """True if an Arrow type is one of the string types."""
     return pa.types.is_string(value_type) or pa.types.is_large_string(value_type) or pa.types.is_string_view(value_type)
 
 

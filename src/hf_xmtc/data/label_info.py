@@ -1,4 +1,4 @@
-"""What a loaded data set says about its labels, kept in a side file that travels with the data."""
+"""Labels of a loaded data set, their names and descriptions, kept in a side file that travels with the data."""
 
 import os
 import uuid

@@ -1,4 +1,4 @@
-"""Which labels get which ids: the label space of the training data, and what only evaluation data holds."""
+"""Label ids: the label space of the training data, and labels that only evaluation data has."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

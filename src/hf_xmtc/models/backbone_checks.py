@@ -1,4 +1,4 @@
-"""What a pretrained encoder can be given, found out by looking at it and by trying it."""
+"""Inputs that a pretrained encoder takes, found by looking at it and by trying it."""
 
 import copy
 import re

@@ -18,7 +18,7 @@ CHARACTERS_TOGETHER = 1 << 20
 
 
 class DocumentTokens(NamedTuple):
-    """What a model reads of a text.
+    """The tokens of a text that a model reads.
 
     Attributes:
         ids: Token ids, T of them, special tokens included.
@@ -31,8 +31,8 @@ class DocumentTokens(NamedTuple):
     places: list[tuple[int, int] | None]
 
 
-class _Kept(NamedTuple):
-    """Which tokens of an encoding are kept, and what replaces special tokens in the text."""
+class _Limits(NamedTuple):
+    """The tokens of an encoding to keep, and the replacement of special tokens in the text."""
 
     max_length: int | None
     truncation_side: str
@@ -69,8 +69,8 @@ def tokenize_documents(
         first = CHARACTERS_PER_TOKEN * max_length + LOOK_AHEAD
         num_read = [min(length, first) for length in num_read]
     unknown = tokenizer.unk_token_id
-    kept = _Kept(max_length, tokenizer.truncation_side, set(tokenizer.all_special_ids) - {unknown}, unknown, with_places)
-    found: list[DocumentTokens | None] = [None] * len(texts)
+    limits = _Limits(max_length, tokenizer.truncation_side, set(tokenizer.all_special_ids) - {unknown}, unknown, with_places)
+    documents: list[DocumentTokens | None] = [None] * len(texts)
     pending = list(range(len(texts)))
     while pending:
         for group in _groups(pending, num_read):
@@ -85,11 +85,11 @@ def tokenize_documents(
             ).encodings
             for i, encoding in zip(group, encodings, strict=True):
                 if num_read[i] == len(texts[i]) or _reaches(encoding, max_length, num_read[i] - LOOK_AHEAD):
-                    found[i] = _document_tokens(encoding, kept)
-        pending = [i for i in pending if found[i] is None]
+                    documents[i] = _document_tokens(encoding, limits)
+        pending = [i for i in pending if documents[i] is None]
         for i in pending:
             num_read[i] = min(GROWTH * num_read[i], len(texts[i]))
-    return found
+    return documents
 
 
 def split_special_tokens(tokenizer: Any) -> None:
@@ -126,20 +126,20 @@ def replace_surrogates(text: str) -> str:
 
 
 def _valid_texts(texts: Iterable[str]) -> list[str]:
-    found = []
+    results = []
     num_replaced = 0
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(
                 f"A text must be a string, got {type(text).__name__}: {text!r:.80}. Pass a string or a list of strings."
             )
-        found.append(replace_surrogates(text))
-        num_replaced += found[-1] is not text
+        results.append(replace_surrogates(text))
+        num_replaced += results[-1] is not text
     if num_replaced:
         logger.warning(
-            f"{num_replaced} of {len(found)} texts are not valid Unicode: they hold lone surrogates, each of which is read as U+FFFD."
+            f"{num_replaced} of {len(results)} texts are not valid Unicode: they hold lone surrogates, each of which is read as U+FFFD."
         )
-    return found
+    return results
 
 
 def _groups(rows: list[int], sizes: list[int]) -> Iterator[list[int]]:
@@ -155,7 +155,7 @@ def _groups(rows: list[int], sizes: list[int]) -> Iterator[list[int]]:
 
 
 def _reaches(encoding: Any, max_length: int, border: int) -> bool:
-    """Whether the words that end before the border have more tokens than are kept, so that what follows does not matter."""
+    """True if the words that end before the border have more tokens than are kept, so that what follows does not matter."""
     words, ends = encoding.word_ids, [end for _, end in encoding.offsets]
     places = [place for place, word in enumerate(words) if word is not None]  # special tokens belong to no word
     if len(words) <= max_length or not places:
@@ -165,21 +165,21 @@ def _reaches(encoding: Any, max_length: int, border: int) -> bool:
     return len(words) - sum(words[place] >= crossing for place in places) > max_length
 
 
-def _document_tokens(encoding: Any, kept: _Kept) -> DocumentTokens:
+def _document_tokens(encoding: Any, limits: _Limits) -> DocumentTokens:
     ids, is_special = encoding.ids, encoding.special_tokens_mask
     start = is_special.index(0) if 0 in is_special else len(ids)
     stop = start + len(ids) - sum(is_special)
-    num_cut = 0 if kept.max_length is None else max(0, len(ids) - kept.max_length)
-    left = num_cut if kept.truncation_side == "left" else 0
+    num_cut = 0 if limits.max_length is None else max(0, len(ids) - limits.max_length)
+    left = num_cut if limits.truncation_side == "left" else 0
     text = range(start + left, stop - num_cut + left)
-    if not kept.special.isdisjoint(ids[text.start : text.stop]):
+    if not limits.special.isdisjoint(ids[text.start : text.stop]):
         # Some vocabularies (words between blanks, Unigram) know special tokens as words of a text too.
-        if kept.unknown is None:
-            text = [place for place in text if ids[place] not in kept.special]
+        if limits.unknown is None:
+            text = [place for place in text if ids[place] not in limits.special]
         else:
-            ids[start:stop] = [kept.unknown if token in kept.special else token for token in ids[start:stop]]
+            ids[start:stop] = [limits.unknown if token in limits.special else token for token in ids[start:stop]]
     places = []
-    if kept.with_places:
+    if limits.with_places:
         offsets = encoding.offsets
         places = [*[None] * start, *(offsets[place] for place in text), *[None] * (len(ids) - stop)]
     return DocumentTokens([*ids[:start], *(ids[place] for place in text), *ids[stop:]], num_cut > 0, places)

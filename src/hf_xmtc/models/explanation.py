@@ -79,12 +79,12 @@ class Explanation:
 
     def pieces(self) -> list[tuple[str, TokenWeight | None, tuple[float, float, float]]]:
         """The whole text in pieces, each with its token and colour; what lies between tokens has none and is white."""
-        found, end = [], 0
+        pieces, end = [], 0
         for token, colour in zip(self.tokens, self.colours(), strict=True):
-            found.append((self.text[end : token.start], None, WHITE))
-            found.append((self.text[max(token.start, end) : token.end], token, colour))
+            pieces.append((self.text[end : token.start], None, WHITE))
+            pieces.append((self.text[max(token.start, end) : token.end], token, colour))
             end = max(end, token.end)
-        return [*found, (self.text[end:], None, WHITE)]
+        return [*pieces, (self.text[end:], None, WHITE)]
 
     def colours(self) -> list[tuple[float, float, float]]:
         """A colour for each token, red, green and blue from 0 to 1; attention that is nearly even stays light."""

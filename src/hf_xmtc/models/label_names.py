@@ -101,8 +101,8 @@ class LabelNames:
         return self  # never changed after construction, and configs are copied often
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{label!r:.40}" for label in self.labels[:3])
-        return f"LabelNames({len(self)} labels: {shown}{', …' if len(self) > 3 else ''})"
+        examples = ", ".join(f"{label!r:.40}" for label in self.labels[:3])
+        return f"LabelNames({len(self)} labels: {examples}{', …' if len(self) > 3 else ''})"
 
     def name_of(self, label_id: int) -> str:
         """Display name of a label id, the label itself where it has none."""

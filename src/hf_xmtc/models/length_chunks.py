@@ -65,9 +65,9 @@ def read_in_chunks(
     embed: Callable[[Tensor, Tensor], Tensor] | None = None,
     chunk_tokens: float | None = None,
 ) -> Read:
-    """What ``read`` makes of a batch, chunk by chunk.
+    """Apply ``read`` to a batch, chunk by chunk.
 
-    It must not depend on padding. Only its dropout is drawn otherwise than for the batch as a whole.
+    Its result must not depend on padding. Only its dropout is drawn otherwise than for the batch as a whole.
 
     Args:
         words: The batch, (B, T).

@@ -127,7 +127,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         *of_documents: Tensor | None,
         embed: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> tuple:
-        """What an encoder makes of a batch: in training in chunks of similar lengths, else at once; as `read_in_chunks`."""
+        """Encode a batch: in training in chunks of similar lengths, else at once; as `read_in_chunks`."""
         # A graph of one batch would have its borders, and a compiled one would be made again for others.
         if not self.training or is_traced() or torch.compiler.is_compiling():
             return read_at_once(words, read, *of_documents, embed=embed)
@@ -331,11 +331,11 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         config = kwargs.get("config")
         # Known by its name: the config's class may have come with another folder.
         same_family = config is not None and getattr(config, "model_type", None) == stored.get("model_type")
-        wanted = kwargs.get("num_labels") or (config.num_labels if same_family else None)
-        replaced = wanted is not None and "num_labels" in stored and wanted != stored["num_labels"]
+        num_labels = kwargs.get("num_labels") or (config.num_labels if same_family else None)
+        replaced = num_labels is not None and "num_labels" in stored and num_labels != stored["num_labels"]
         if replaced and not ignore_mismatched_sizes:
             raise ValueError(
-                f"The checkpoint has {stored['num_labels']} labels but num_labels={wanted} was asked for. Leave num_labels out, "
+                f"The checkpoint has {stored['num_labels']} labels but num_labels={num_labels} was asked for. Leave num_labels out, "
                 "open it and call model.resize_labels(…) to keep what it learnt about the labels both have, or pass "
                 "ignore_mismatched_sizes=True to start the label-sized weights anew."
             )
@@ -363,7 +363,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             if not model.config.names_given:
                 model.config.forget_label_names()
             logger.warning(
-                f"The checkpoint's {stored['num_labels']} labels were replaced by {wanted} new ones: the weights of the label "
+                f"The checkpoint's {stored['num_labels']} labels were replaced by {num_labels} new ones: the weights of the label "
                 "head (and CorNet) are new and need training."
             )
         else:

@@ -253,11 +253,11 @@ class XMTCPipeline(Pipeline):
         inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
         if candidates is not None:
             if hasattr(candidates, "candidates"):
-                found, votes = candidates.candidates([text], self.model.config.num_candidates)
+                label_ids, votes = candidates.candidates([text], self.model.config.num_candidates)
                 inputs["candidate_votes"] = torch.as_tensor(votes)
             else:
-                found = [candidates]
-            inputs["candidate_ids"] = torch.as_tensor(found)
+                label_ids = [candidates]
+            inputs["candidate_ids"] = torch.as_tensor(label_ids)
         return inputs
 
     def _forward(
@@ -288,8 +288,8 @@ class XMTCPipeline(Pipeline):
         check_scores(model_outputs["top_scores"], model_outputs["top_labels"])
         scores = model_outputs["top_scores"][0].to(torch.float32).tolist()
         answers, label_ids = [], model_outputs["top_labels"][0].tolist()
-        wanted = model_outputs["in_set"][0].tolist() if "in_set" in model_outputs else [True] * len(scores)
-        for label_id, score in compress(zip(label_ids, scores, strict=True), wanted):
+        in_set = model_outputs["in_set"][0].tolist() if "in_set" in model_outputs else [True] * len(scores)
+        for label_id, score in compress(zip(label_ids, scores, strict=True), in_set):
             if label_id < 0:
                 continue  # padding of a shorter list of candidates
             answer = {"label": names[label_id], "score": score}

@@ -31,17 +31,17 @@ class PredictedSets:
         Raises:
             ValueError: If there are neither one nor L numbers, or one is not a number.
         """
-        found = torch.as_tensor(thresholds, dtype=torch.float32)
-        if found.dim() > 1 or (found.dim() == 1 and len(found) != self.config.num_labels) or not found.isfinite().all():
+        value = torch.as_tensor(thresholds, dtype=torch.float32)
+        if value.dim() > 1 or (value.dim() == 1 and len(value) != self.config.num_labels) or not value.isfinite().all():
             raise ValueError(
-                f"thresholds has the shape {tuple(found.shape)}, but it must be one finite number, or one for each of the "
+                f"thresholds has the shape {tuple(value.shape)}, but it must be one finite number, or one for each of the "
                 f"{self.config.num_labels} labels."
             )
-        self.config.has_label_thresholds = found.dim() == 1
-        if found.dim() == 0:
-            self.config.decision_threshold, self.label_thresholds = float(found), None
+        self.config.has_label_thresholds = value.dim() == 1
+        if value.dim() == 0:
+            self.config.decision_threshold, self.label_thresholds = float(value), None
         else:
-            self.label_thresholds = found.to(self.device, copy=True)
+            self.label_thresholds = value.to(self.device, copy=True)
 
     def in_predicted_set(self, output: ModelOutput, threshold: float | None = None) -> Tensor:
         """True at the best labels of an output that are in the predicted set: those whose score is above the threshold.
@@ -81,17 +81,17 @@ class PredictedSets:
         """
         candidates = inputs.get("candidate_ids")
         limit = self.config.num_labels if candidates is None else candidates.shape[1]
-        wanted, lowest = top_k or limit, self.lowest_threshold(threshold)
+        most, lowest = top_k or limit, self.lowest_threshold(threshold)
         looked = min(limit, max(FIRST_LOOK, top_k or 0))
         if candidates is not None or not self.has_thresholds:
             looked = limit  # all of them have their scores anyway
         while True:
             output = self(**inputs, top_k=looked)
             in_set = self.in_predicted_set(output, threshold)
-            goes_on = (output.top_scores[:, -1] > lowest) & (in_set.sum(dim=1) < wanted)
+            goes_on = (output.top_scores[:, -1] > lowest) & (in_set.sum(dim=1) < most)
             if looked == limit or not goes_on.any():
                 # Of the set, not of all labels: with thresholds of their own a label behind others can be in it and they not.
-                return output, in_set & (in_set.cumsum(dim=1) <= wanted)
+                return output, in_set & (in_set.cumsum(dim=1) <= most)
             looked = min(limit, 4 * looked)
 
 

@@ -41,8 +41,8 @@ def _is_of_kind(value: Any, kind: Any) -> bool:
     if kind is Any:
         return True
     if kind in (int, float):
-        wanted = (int, float) if kind is float else int
-        if not isinstance(value, wanted) or isinstance(value, bool):
+        classes = (int, float) if kind is float else int
+        if not isinstance(value, classes) or isinstance(value, bool):
             return False
         return math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63
     return isinstance(value, kind)

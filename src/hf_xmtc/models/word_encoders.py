@@ -83,15 +83,15 @@ class BiLSTM(GradientCheckpointingLayer):
         turned = torch.where(inside, lengths[:, None] - 1 - columns, columns)[:, :, None]  # its own inverse
         states = embedded[:, :longest]
         for layer in range(self.lstm.num_layers):
-            found = []
+            outputs = []
             for direction in range(2):
                 place = 2 * layer + direction
                 read = states.gather(1, turned.expand_as(states)) if direction else states
                 start = (hidden[place, None], cells[place, None])
                 weights = self.lstm.all_weights[place]
                 written, *_ = torch.lstm(read, start, weights, True, 1, 0.0, self.training, False, True)
-                found.append(written.gather(1, turned.expand_as(written)) if direction else written)
-            states = torch.cat(found, dim=-1)
+                outputs.append(written.gather(1, turned.expand_as(written)) if direction else written)
+            states = torch.cat(outputs, dim=-1)
         return nn.functional.pad(states * inside[:, :, None], (0, 0, 0, embedded.shape[1] - longest))
 
     @torch.no_grad()

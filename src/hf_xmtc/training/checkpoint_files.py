@@ -135,7 +135,7 @@ def set_damaged_aside(folder: str | os.PathLike, needs_best: bool) -> list[str]:
 
 
 def damage_of(checkpoint: str | os.PathLike, needs_best: bool = False) -> str | None:
-    """What is wrong with the files of a checkpoint; None where it is whole.
+    """Describe the damage of a checkpoint's files; None where it is whole.
 
     One without a manifest, of an earlier version or of another program, is whole where every part is there and can be opened.
 
@@ -192,7 +192,7 @@ def _damage_without_manifest(checkpoint: Path) -> str | None:
 
 
 def _opens(path: Path) -> bool:
-    """Whether a file is whole as far as its format can tell; nothing is unpickled."""
+    """True if a file is whole as far as its format can tell; nothing is unpickled."""
     try:
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt"):

@@ -1,4 +1,4 @@
-"""What the trainer measures: ranking metrics, metrics of predicted label sets, and the thresholds that make the sets."""
+"""Metrics of the trainer: ranking metrics, metrics of predicted label sets, and the thresholds that make the sets."""
 
 import numpy as np
 import torch
@@ -92,9 +92,11 @@ class Evaluation:
             inverse_propensity=self.propensity_for(positives),
             ignore_unseen=self.num_labels if self.args.ignore_unseen_labels else None,
         )
-        found = {name: value for name, value in report.items() if name in REPORTED}
+        metrics = {name: value for name, value in report.items() if name in REPORTED}
         num_scored = min(num_candidates or self.num_labels, self.num_labels)
-        return {**found, **self._set_metrics(prediction, lowest_threshold, num_scored)} if self.args.measures_sets else found
+        if self.args.measures_sets:
+            metrics |= self._set_metrics(prediction, lowest_threshold, num_scored)
+        return metrics
 
     def _set_metrics(self, prediction: EvalPrediction, lowest_threshold: float, num_scored: int) -> dict[str, float]:
         """Metrics of the predicted sets; ``num_cut_sets`` counts sets that may go on behind the labels that were kept."""
@@ -120,16 +122,16 @@ class Evaluation:
         return np.concatenate([self.inverse_propensity[:-1], np.repeat(self.inverse_propensity[-1], max(extra, 0))])
 
 
-def of_one_width(found: tuple[Tensor, ...], width: int) -> tuple[Tensor, ...]:
+def of_one_width(arrays: tuple[Tensor, ...], width: int) -> tuple[Tensor, ...]:
     """Scores, label ids and, where there are any, marks of what is in the set, filled up to ``width`` with 0, -100 and False.
 
     Batches may have candidates of different numbers, and the Trainer, which joins them, would fill up all three with -100: a mark of
     -100 is True.
     """
-    missing = max(0, width - found[1].shape[1])
+    missing = max(0, width - arrays[1].shape[1])
     return tuple(
         torch.nn.functional.pad(array, (0, missing), value=filler)
-        for array, filler in zip(found, (0.0, -100, False), strict=False)
+        for array, filler in zip(arrays, (0.0, -100, False), strict=False)
     )
 
 

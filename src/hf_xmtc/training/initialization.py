@@ -1,4 +1,4 @@
-"""What a new model can be told by the training data before its first step."""
+"""Start a new model from the training data: biases, label weights."""
 
 import math
 
@@ -108,9 +108,9 @@ def set_missing_label_weights(model: XMTCPreTrainedModel, weight_of_label: np.nd
     if weights is None:
         return
     head = model.label_head
-    found = torch.from_numpy(weight_of_label[own_labels(model)]).to(weights)
+    current = torch.from_numpy(weight_of_label[own_labels(model)]).to(weights)
     # Of all labels, wherever they are: processes that share them must decide alike.
-    counts = torch.stack([(weights == 0).sum(), ((weights - found).abs() > 1e-3 * found).sum()])
+    counts = torch.stack([(weights == 0).sum(), ((weights - current).abs() > 1e-3 * current).sum()])
     if (shard := shard_of(model)) is not None:
         shard.reduce(counts)
     missing, different = counts.tolist()
@@ -119,7 +119,7 @@ def set_missing_label_weights(model: XMTCPreTrainedModel, weight_of_label: np.nd
             logger.warning(
                 f"{missing} of {head.num_labels} labels have no weight in the loss yet; those of all are set anew."
             )
-        weights.copy_(found)
+        weights.copy_(current)
     elif different:
         logger.warning(
             "The model keeps the label weights of its loss, which are not those of these data. Call initialize_label_weights of "

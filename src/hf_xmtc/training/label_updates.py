@@ -32,7 +32,7 @@ FORMED = 1 / 8
 
 
 class LabelUpdate:
-    """What the rules share: the matrix, read anew in every backward pass, and the learning rate, read from ``group``.
+    """Base of the rules: the matrix, read anew in every backward pass, and the learning rate, read from ``group``.
 
     Weight decay is decoupled from the gradient (Loshchilov & Hutter, 2019) and leaves biases alone. State is held in float32, in
     float64 for float64 weights, whatever narrower type the weights have.

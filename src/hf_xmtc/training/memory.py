@@ -1,4 +1,4 @@
-"""What a training run will need, said before anything is allocated."""
+"""Estimate of the memory of a training run, reported before anything is allocated."""
 
 import copy
 import math
@@ -59,8 +59,8 @@ class MemoryEstimate:
 
     @property
     def total(self) -> float:
-        kept = self.parameters + self.optimizer + self.averaging
-        return kept + max(self.gradients + self.activations, self.evaluation, self.gathering)
+        constant = self.parameters + self.optimizer + self.averaging
+        return constant + max(self.gradients + self.activations, self.evaluation, self.gathering)
 
     def describe(self) -> str:
         """One line for the log."""
@@ -157,7 +157,7 @@ REMEDIES = (
 
 def _remedies(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int, total: float) -> tuple[str, ...]:
     """The options that can be set beside the others and lower the estimate by a twentieth at least."""
-    found = []
+    remedies = []
     for name, value in REMEDIES:
         if not hasattr(args, name) or (name == "gradient_checkpointing" and hasattr(args, "activation_checkpointing")):
             continue
@@ -170,8 +170,8 @@ def _remedies(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int, to
         except ValueError:
             continue
         if lower < 0.95 * total:
-            found.append(f"{name}={value}")
-    return tuple(found)
+            remedies.append(f"{name}={value}")
+    return tuple(remedies)
 
 
 def _checkpoints_activations(args: XMTCTrainingArguments) -> bool:
@@ -228,7 +228,7 @@ def _optimizer_bytes(parameters: list[nn.Parameter], args: XMTCTrainingArguments
 
 @dataclass(frozen=True)
 class _EncoderSizes:
-    """What decides the size of an encoder's activations, by whatever names its config uses."""
+    """Sizes that an encoder's activations depend on, by whatever names its config uses."""
 
     layers: float
     width: int
@@ -289,7 +289,7 @@ def _training_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: i
 
 
 def _elements_beside_encoder(model: nn.Module, documents: int, num_tokens: int, device: str) -> int:
-    """What a family whose encoder reads text and labels keeps and works on beside the encoder's layers."""
+    """Elements that a family whose encoder reads text and labels keeps and works on beside the encoder's layers."""
     counted = getattr(model.config, "activation_elements_beside_encoder", None)
     elements = documents * counted(num_tokens) if counted is not None else 0
     if (attention := getattr(model, "cross_attention", None)) is not None:

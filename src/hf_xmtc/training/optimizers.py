@@ -67,9 +67,9 @@ class CompositeOptimizer(Optimizer):
         """
         saved = state_dict.get("parts", {})
         if saved.keys() != self.parts.keys():
-            found = ", ".join(saved) or "a single optimizer"
+            names = ", ".join(saved) or "a single optimizer"
             raise ValueError(
-                f"The saved optimizer state is that of {found}, but this run trains with {', '.join(self.parts)}. Resume with the "
+                f"The saved optimizer state is that of {names}, but this run trains with {', '.join(self.parts)}. Resume with the "
                 "label_optimizer and sparse_embeddings of the first run, or start in a new output folder."
             )
         for name, part in self.parts.items():
@@ -78,7 +78,7 @@ class CompositeOptimizer(Optimizer):
 
 
 class InBackwardOptimizer(Optimizer):
-    """What Trainer and schedulers see of updates that happen in the backward pass: groups and state, but no step.
+    """The view of Trainer and schedulers on updates that happen in the backward pass: groups and state, but no step.
 
     Args:
         updates: The rules by the name of their matrix; each one's group becomes a parameter group.

@@ -1,4 +1,4 @@
-"""What label options do not go with: engines, losses and optimizers that a trainer was given, checkpoints of other options."""
+"""Checks for options that exclude each other: label options, engines, losses, optimizers, checkpoints of other options."""
 
 import os
 from typing import Any

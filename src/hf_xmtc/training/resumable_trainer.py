@@ -1,4 +1,4 @@
-"""What a training run has to remember to go on after an interruption: transformers' Trainer with checkpoints of all its parts."""
+"""State that a training run needs to go on after an interruption: transformers' Trainer with checkpoints of all its parts."""
 
 import contextlib
 import logging
@@ -154,12 +154,12 @@ class ResumableTrainer(FiniteTrainer):
         try:
             yield
         except Exception as error:
-            told = disk_error(error, written)
+            cause = disk_error(error, written)
             if self.args.should_save:
                 clear_unfinished(Path(written).parent.parent)
-            if told is None:
+            if cause is None:
                 raise
-            raise told from error
+            raise cause from error
         finally:
             self._writes_checkpoint = False
 

@@ -227,10 +227,10 @@ class XMTCTrainer(ResumableTrainer):
         if prediction_loss_only:
             return loss, None, None
         check_scores(output.top_scores, output.top_labels)
-        found = (output.top_scores.float(), output.top_labels)
+        ranking = (output.top_scores.float(), output.top_labels)
         if self.args.measures_sets:
-            found = (*found, self.model.in_predicted_set(output))
-        return loss, of_one_width(found, min(self.evaluation.kept_labels, self.num_labels)), labels
+            ranking = (*ranking, self.model.in_predicted_set(output))
+        return loss, of_one_width(ranking, min(self.evaluation.kept_labels, self.num_labels)), labels
 
     # ---- weight averaging ------------------------------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class XMTCTrainer(ResumableTrainer):
 
 
 class _EpochStart(TrainerCallback):
-    """What the Trainer does at the beginning of an epoch: the order of documents, and the start of weight averaging."""
+    """Prepare each epoch: order of documents, random numbers, start of weight averaging."""
 
     def __init__(self, trainer: XMTCTrainer):
         self.trainer = trainer

@@ -1,4 +1,4 @@
-"""Model and data of a trainer: what is done with each when it arrives."""
+"""Model and data of a trainer: checks and preparation."""
 
 import contextlib
 import inspect
@@ -19,7 +19,7 @@ __all__ = ["every_document_in_order", "refuse_if_no_batch_is_full", "set_up_mode
 
 
 def set_up_model(trainer: Trainer) -> None:
-    """What the trainer does with its model, and with each that ``model_init`` makes for another training.
+    """Check the trainer's model and set it up; the same for each that ``model_init`` makes for another training.
 
     Raises:
         ValueError: If the model does not fit the trainer's labels or tokenizer, or cannot train with its loss.

@@ -70,10 +70,10 @@ class WeightAveraging:
     def _swap(self) -> None:
         # Only the storages change places: nothing is copied.
         averaged = self.average.module
-        for live, kept in zip(
+        for live, average in zip(
             [*self.model.parameters(), *self.model.buffers()], [*averaged.parameters(), *averaged.buffers()], strict=True
         ):
-            live.data, kept.data = kept.data, live.data
+            live.data, average.data = average.data, live.data
 
     @torch.no_grad()
     def finish(self) -> None:
