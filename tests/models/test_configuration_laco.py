@@ -52,7 +52,7 @@ def loss_of(model: LACOForXMTC) -> float:
 @pytest.mark.parametrize(
     ("settings", "field", "values"),
     [
-        ({"cross_attention": False}, "classifier_token", ("pooler", "cls")),
+        ({"cross_attention": False}, "classifier_token", ("pooler", "cls", "mean")),
         ({}, "cross_attention", (True, False)),
         ({}, "joint_embedding", (True, False)),
         ({}, "cross_attention_kernel", ([3, 1], [5, 1], [3, 3])),

@@ -109,7 +109,16 @@ def test_u4_weights_are_from_0_to_1_and_nothing_at_padding():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("settings", [{}, {"reproduction": True}, {"joint_embedding": False}, {"cross_attention": False}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"reproduction": True},
+        {"joint_embedding": False},
+        {"cross_attention": False},
+        {"cross_attention": False, "classifier_token": "mean"},
+    ],
+)
 def test_u5_u6_scores_depend_on_neither_batch_nor_padding(settings):
     model = build(**settings)
     alone = model(**make_batch(model, BATCH[:1])).logits
@@ -240,6 +249,13 @@ def test_without_both_it_is_bert_with_its_pooler(tmp_path):
     ids = torch.tensor(BATCH[1:])
     expected = model.label_head(bert(ids).pooler_output)
     torch.testing.assert_close(model(ids).logits, expected)
+
+
+@torch.no_grad()
+def test_the_mean_is_that_of_the_texts_tokens():
+    model = build(joint_embedding=False, cross_attention=False, classifier_token="mean")
+    states = model.backbone(torch.tensor(BATCH[:1])).last_hidden_state
+    torch.testing.assert_close(features_of(model)[:1], states.mean(dim=1))
 
 
 @torch.no_grad()

@@ -36,11 +36,11 @@ class LACOConfig(JointConfig):
     is enough for an ablation, so settings of what it leaves out stay and are not read.
 
     Args:
-        cross_attention: Sum the document's states by their nearness to the labels; False reads the CLS token.
+        cross_attention: Sum the document's states by their nearness to the labels; False reads ``classifier_token``.
         cross_attention_kernel: Tokens and labels that a filter of the cross attention spans.
         cross_attention_channels: Its filters; None for one per label.
         classifier_token: What a model without cross attention reads: ``pooler``, a tanh layer on the CLS token that starts from
-            the encoder's own, or ``cls``, the state itself.
+            the encoder's own; ``cls``, the state itself; or ``mean``, the mean of the document's states.
         num_candidates: Labels that the encoder reads beside a text, chosen for it by a generator (`hf_xmtc.retrieval`) or by whoever
             calls; 0 for all labels. For label sets of thousands and more.
         label_term: Also score a label by its own state, l_j = w_j · c + b_j + u · tanh(W_y h_j + W_c c), by weights that all labels
@@ -110,7 +110,7 @@ class LACOConfig(JointConfig):
     def check(self) -> None:
         super().check()
         for field, allowed in (
-            ("classifier_token", ("pooler", "cls")),
+            ("classifier_token", ("pooler", "cls", "mean")),
             ("auxiliary_task", ("none", "plcp", "clcp", "both")),
         ):
             if getattr(self, field) not in allowed:

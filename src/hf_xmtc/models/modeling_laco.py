@@ -77,9 +77,12 @@ class LACOForXMTC(JointModel):
         return self.cross_attention(states.document, states.read, labels, states.is_label)
 
     def encode(self, states: JointStates, candidate_ids: Tensor | None = None) -> Tensor:
-        """Input of the label head, (B, H): c of equation 2, or the CLS token."""
+        """Input of the label head, (B, H): c of equation 2, or what ``classifier_token`` says."""
         if self.cross_attention is not None:
             return self.attend(states, candidate_ids).features
+        if self.config.classifier_token == "mean":
+            read = states.read.to(states.document.dtype)[:, None]  # (B, 1, D)
+            return (read @ states.document).squeeze(1) / read.sum(dim=2).clamp(min=1)
         first = states.document[:, 0]
         return first if self.pooler is None else self.pooler(first).tanh()
 
