@@ -47,7 +47,7 @@ def with_training_candidates(trainer: Trainer, inputs: dict[str, Any]) -> dict[s
     positives = positive_ids(inputs["labels"], trainer.num_labels)
     inputs = {name: value for name, value in inputs.items() if name != VOTES}  # they count in scores alone
     numbers = inputs.get("random_numbers")
-    if numbers is None:  # from another collator than ours
+    if numbers is None:  # another collator, or candidates for a model that scores all labels too
         shape = (len(candidates), num_random_numbers(args) + positives.shape[1])
         numbers = torch.randint(2**62, shape, device=candidates.device)
     numbers = numbers[:, RANDOM_NUMBERS:]

@@ -1,7 +1,6 @@
 """Model and data of a trainer: checks and preparation."""
 
 import contextlib
-import inspect
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -42,8 +41,9 @@ def set_up_model(trainer: Trainer) -> None:
         model.chunk_tokens = math.inf
     if trainer.evaluation.inverse_propensity is not None:
         set_missing_label_weights(model, trainer.evaluation.inverse_propensity[:-1])
-    collator = trainer.data_collator
-    if isinstance(collator, XMTCDataCollator) and "random_numbers" in inspect.signature(model.forward).parameters:
+    collator, config = trainer.data_collator, model.config
+    draws = getattr(config, "auxiliary_task", "none") != "none" or getattr(config, "num_candidates", 0)
+    if draws and isinstance(collator, XMTCDataCollator):
         collator.seed = args.data_seed if args.data_seed is not None else args.seed
         collator.num_random_numbers = num_random_numbers(args)
         if args.dataloader_persistent_workers:
