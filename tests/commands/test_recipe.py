@@ -139,7 +139,7 @@ def test_a_metric_that_will_not_be_measured_is_refused_before_training(settings,
     parse_recipe(["--metric_for_best_model", "micro_f1", "--load_best_model_at_end", "false"]).check()
 
 
-@pytest.mark.parametrize("option", [["--num_random_candidates", "50"], ["--injection_share", "0.1"]])
+@pytest.mark.parametrize("option", [["--num_random_candidates", "50"], ["--positive_injection_ratio", "0.1"]])
 def test_options_for_candidates_are_refused_where_there_are_none(option):
     with pytest.raises(ValueError, match=f"{option[0][2:]}={option[1]}, but the model scores all labels"):
         parse_recipe(["--model_family", "laco", *option]).check()
@@ -147,9 +147,9 @@ def test_options_for_candidates_are_refused_where_there_are_none(option):
 
 
 def test_sets_of_scores_in_which_votes_count_need_a_threshold():
-    overrides = "num_candidates=3,generator_share=0.5"
+    overrides = "num_candidates=3,retrieval_weight=0.5"
     settings = ["--model_family", "laco", "--set_metrics", "--config_overrides"]
-    with pytest.raises(ValueError, match="generator_share=0.5 with set_metrics=True: .* Add --tune_threshold global"):
+    with pytest.raises(ValueError, match="retrieval_weight=0.5 with set_metrics=True: .* Add --tune_threshold global"):
         parse_recipe([*settings, overrides]).check()
     parse_recipe([*settings, f"{overrides},decision_threshold=0.1"]).check()
 
@@ -331,6 +331,13 @@ def test_the_recipe_json_of_a_model_folder_is_a_recipe(tmp_path):
     recorded["document_sample"] = "text_hash"
     (tmp_path / "recipe.json").write_text(json.dumps(recorded))
     assert parse_recipe(["--config", str(tmp_path / "recipe.json")]).training.learning_rate == 0.01
+
+
+def test_former_names_of_settings_in_a_published_recipe_are_read(tmp_path):
+    recorded = {"dataset": "demo", "injection_share": 0.4, "tune_generator_share": True}
+    (tmp_path / "recipe.json").write_text(json.dumps(recorded))
+    training = parse_recipe(["--config", str(tmp_path / "recipe.json")]).training
+    assert (training.positive_injection_ratio, training.tune_retrieval_weight) == (0.4, True)
 
 
 @pytest.mark.parametrize("name", ["max_train_documents", "max_validation_documents", "max_eval_documents"])

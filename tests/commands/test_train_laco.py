@@ -184,7 +184,7 @@ def mixed(tmp_path_factory, train):
     """A model of candidates in whose scores the generator's votes count."""
     folder = tmp_path_factory.mktemp("mixed") / "run"
     overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
-    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_generator_share": True}
+    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_retrieval_weight": True}
     return folder, train(folder, **settings)
 
 
@@ -192,12 +192,12 @@ def test_the_generators_share_is_tuned_on_validation_and_saved(mixed):
     folder, said = mixed
     assert "Validation nDCG@5: the model alone" in said
     config, metrics = (json.loads((folder / name).read_text()) for name in ("config.json", "metrics.json"))
-    assert 0 < config["generator_share"] <= 1
+    assert 0 < config["retrieval_weight"] <= 1
     validation = metrics["validation"]
     assert validation["nDCG@5"] >= max(validation["model_nDCG@5"], validation["generator_nDCG@5"]) - 1e-9
     assert validation["model_nDCG@5"] < validation["nDCG@5"]  # a model of a few steps knows nothing yet
     assert "model_nDCG@5" in metrics["test"]
-    assert metrics["train"]["generator_share"] == config["generator_share"]
+    assert metrics["train"]["retrieval_weight"] == config["retrieval_weight"]
     assert "are no probabilities" in (folder / "README.md").read_text()
 
 
@@ -278,7 +278,7 @@ def test_a_pipeline_takes_labels_as_an_array_and_saves_its_generator(mixed, tmp_
 
 def test_sets_of_mixed_scores_need_a_tuned_threshold(train, tmp_path):
     overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
-    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_generator_share": True}
+    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_retrieval_weight": True}
     with pytest.raises(SystemExit, match="scores in which votes count are no probabilities.* Add --tune_threshold global"):
         train(tmp_path / "run", set_metrics=True, **settings)
 
@@ -296,9 +296,9 @@ def test_as_many_candidates_as_labels_and_encoders_that_are_not_there_are_refuse
 
 
 def test_the_generators_share_is_asked_for_only_where_there_is_a_generator(train, tmp_path):
-    with pytest.raises(SystemExit, match="tune_generator_share=True, but the model scores all labels"):
-        train(tmp_path / "run", model_family="laco", tune_generator_share=True, **SCRATCH)
-    with pytest.raises(SystemExit, match="tune_generator_share=True, but .* has no validation split to tune it on"):
+    with pytest.raises(SystemExit, match="tune_retrieval_weight=True, but the model scores all labels"):
+        train(tmp_path / "run", model_family="laco", tune_retrieval_weight=True, **SCRATCH)
+    with pytest.raises(SystemExit, match="tune_retrieval_weight=True, but .* has no validation split to tune it on"):
         overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 2})
         settings = {
             "eval_strategy": "no",
@@ -306,7 +306,7 @@ def test_the_generators_share_is_asked_for_only_where_there_is_a_generator(train
             "validation_fraction": 0.0,
             "model_family": "laco",
         }
-        settings = {**SCRATCH, **settings, "config_overrides": overrides, "tune_generator_share": True}
+        settings = {**SCRATCH, **settings, "config_overrides": overrides, "tune_retrieval_weight": True}
         train(tmp_path / "run", dataset=one_split(tmp_path), **settings)
 
 

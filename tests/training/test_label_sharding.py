@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from hf_xmtc import BertXMLForXMTC, XMTCTrainingArguments
-from hf_xmtc.training.label_sharding import refuse_other_processes, spread_labels
+from hf_xmtc.training.label_sharding import check_resumed_processes, spread_labels
 from hf_xmtc.training.sharded_label_head import LabelShard
 from small_corpus import write_corpus
 from training import sharded_training
@@ -83,9 +83,9 @@ def test_resuming_with_another_number_of_processes_is_refused(folder):
     four.rank, four.world_size = 0, 4
     checkpoint = str(folder / "adamw" / "checkpoint-6")
     with pytest.raises(ValueError, match="checkpoint-6 were spread over 2 processes, but this run has 4.* Resume with 2"):
-        refuse_other_processes(checkpoint, four)
+        check_resumed_processes(checkpoint, four)
     four.world_size = 2
-    refuse_other_processes(checkpoint, four)
+    check_resumed_processes(checkpoint, four)
 
 
 def test_a_sharded_model_wants_arguments_for_it():

@@ -8,7 +8,7 @@ from hf_xmtc.data.cache_keys import cache_key
 from hf_xmtc.metrics import ranking_report
 from hf_xmtc.retrieval import CandidateGenerator, candidate_recall
 from hf_xmtc.training import XMTCTrainer
-from hf_xmtc.training.candidates import CANDIDATES, VOTES, tune_generator_share
+from hf_xmtc.training.candidates import CANDIDATES, VOTES, tune_retrieval_weight
 
 __all__ = ["add_candidates", "mix_with_generator"]
 
@@ -83,12 +83,12 @@ def mix_with_generator(trainer: XMTCTrainer, tokenized: DatasetDict) -> tuple[st
         What was found, in a sentence; and for every evaluated split the metrics of the model's own scores (``model_nDCG@5`` …).
     """
     config = trainer.model.config
-    by_share, of_validation = tune_generator_share(trainer, tokenized["validation"])
-    found, share = {"validation": of_validation}, config.generator_share
+    by_share, of_validation = tune_retrieval_weight(trainer, tokenized["validation"])
+    found, share = {"validation": of_validation}, config.retrieval_weight
     if "test" in tokenized:
-        config.generator_share = 0.0
+        config.retrieval_weight = 0.0
         found["test"] = trainer.predict(tokenized["test"]).metrics
-        config.generator_share = share
+        config.retrieval_weight = share
     alone = {
         split: {f"model_{name}": metrics[f"test_{name}"] for name in REPORTED if f"test_{name}" in metrics}
         for split, metrics in found.items()
@@ -96,6 +96,6 @@ def mix_with_generator(trainer: XMTCTrainer, tokenized: DatasetDict) -> tuple[st
     of_model, of_generator, of_both = (100 * by_share[value] for value in (0.0, 1.0, share))
     told = (
         f"Validation nDCG@5: the model alone {of_model:.2f}, the generator alone {of_generator:.2f}, together {of_both:.2f} with a "
-        f"generator_share of {share:.2f}."
+        f"retrieval_weight of {share:.2f}."
     )
     return told, alone

@@ -17,7 +17,7 @@ from .document_limits import limit_documents
 from .processes import log_once
 from .recipe import Recipe
 
-__all__ = ["cache_folders", "content_digest", "load_data", "refuse_useless_splits"]
+__all__ = ["cache_folders", "check_splits", "content_digest", "load_data"]
 
 _ROWS = 10_000
 
@@ -45,7 +45,7 @@ def cache_folders() -> list[str]:
     return [hub_constants.HF_HOME, str(datasets_config.HF_DATASETS_CACHE), tempfile.gettempdir()]
 
 
-def refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArguments) -> None:
+def check_splits(statistics: dict[str, Any], args: XMTCTrainingArguments) -> None:
     """Refuse splits without labels, and settings that need a validation split where there is none.
 
     Raises:
@@ -58,7 +58,7 @@ def refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArgument
             "are compared during training. Hold a part of train out with --validation_fraction 0.1, or train without "
             "evaluation: --eval_strategy no --load_best_model_at_end False."
         )
-    for name, idle in (("tune_threshold", "none"), ("tune_generator_share", False)):
+    for name, idle in (("tune_threshold", "none"), ("tune_retrieval_weight", False)):
         if "validation" not in splits and getattr(args, name) != idle:
             raise ValueError(
                 f"{name}={getattr(args, name)!r}, but {statistics['source']} has no validation split to tune it on. Hold a part of "

@@ -15,7 +15,7 @@ from hf_xmtc.models.backbones import pretrained_config
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
 from hf_xmtc.training import estimate_memory, initialize_label_bias, initialize_label_embedding
-from hf_xmtc.training.option_refusals import refuse_unusable_with_model
+from hf_xmtc.training.option_refusals import check_model_options
 
 from .config_overrides import read_overrides
 from .families import family_named
@@ -23,16 +23,16 @@ from .processes import log_once
 from .recipe import Recipe
 from .starting_model import StartingModel
 
-__all__ = ["build_model", "build_tokenizer", "initialize_labels", "refuse_too_large", "with_starting_model"]
+__all__ = ["build_model", "build_tokenizer", "check_size", "initialize_labels", "with_starting_model"]
 
 logger = logging.getLogger(__name__)
 
 
-def refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
+def check_size(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
     """Say what training will need, and stop before anything is allocated if it cannot fit."""
     args = recipe.training
     model = build_model(recipe, info, tokenizer, on_meta=True)
-    refuse_unusable_with_model(args, model)
+    check_model_options(args, model)
     limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
     if limit is not None and wanted > limit:
         taker = f"the backbone {recipe.model.backbone}" if recipe.model.backbone else "the model"
@@ -43,7 +43,7 @@ def refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedToken
         )
     estimate = estimate_memory(model, args, wanted)
     log_once(args, estimate.describe())
-    estimate.refuse_if_too_large()
+    estimate.check_available()
 
 
 def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFast:
@@ -136,7 +136,7 @@ def _trained_model(model_class, recipe: Recipe, info: LabelInfo, on_meta: bool) 
         log_once(
             recipe.training,
             "What was tuned on the model's old data, thresholds or the generator's share, is not taken over; --tune_threshold and "
-            "--tune_generator_share tune it anew.",
+            "--tune_retrieval_weight tune it anew.",
         )
     return start.open(info.names, overrides)
 
@@ -195,7 +195,7 @@ def with_starting_model(recipe: Recipe) -> Recipe:
         return recipe
     start = StartingModel.from_pretrained(chosen.model, chosen.model_revision)
     choices = _choices(recipe)
-    start.refuse_other_settings({name: value for name, value in (vars(chosen) | vars(data)).items() if name in choices})
+    start.check_settings({name: value for name, value in (vars(chosen) | vars(data)).items() if name in choices})
     config, chosen, data = start.config, copy.copy(chosen), copy.copy(data)
     chosen.start, chosen.model_family = start, config.model_type
     chosen.cornet_num_blocks, chosen.cornet_context_size = config.cornet_num_blocks, config.cornet_context_size

@@ -100,7 +100,7 @@ def open_generator(
     from hf_xmtc.retrieval import CandidateGenerator  # not at the top: other models do without scikit-learn
 
     generator = CandidateGenerator.from_pretrained(name_or_path, revision)
-    model.config.refuse_generator_of_others(generator)
+    model.config.check_generator(generator)
     return generator
 
 

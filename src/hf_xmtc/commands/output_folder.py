@@ -52,7 +52,7 @@ class OutputFolder:
         """
         return exclusive(self.path / LOCK_FILE, f"The folder {self.path}")
 
-    def refuse_if_taken(self) -> None:
+    def check_free(self) -> None:
         """Refuse a folder that a training run must not write to.
 
         Raises:
@@ -88,7 +88,7 @@ class OutputFolder:
             FileExistsError: If the folder is taken, or holds checkpoints of an unfinished run with another recipe.
             ValueError: If the recipe of an unfinished run cannot be read.
         """
-        self.refuse_if_taken()
+        self.check_free()
         clear_unfinished(self.checkpoints)
         # A run that was stopped before its first checkpoint has nothing to lose, whatever its settings were.
         if self.last_checkpoint() is None:

@@ -130,11 +130,11 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
             model's scores are not finite.
         ImportError: If a parquet file is asked for and ``pyarrow`` is missing.
     """
-    _refuse_several_processes()
+    _check_one_process()
     documents = DocumentFile(settings.input, settings.input_format, settings.text_column, settings.id_column)
     device = choose_device(settings.device)
     check_readable(settings.model)
-    _refuse_same_file(settings)
+    _check_other_file(settings)
     # Two runs would mix their rows.
     with exclusive(Path(f"{settings.output}.partial.lock"), f"The output {settings.output}"):
         return _predict_file(settings, documents, device, show_progress)
@@ -189,7 +189,7 @@ def _predict_file(
     return PredictSummary(total, total.num_documents - done, time.monotonic() - started, max_length)
 
 
-def _refuse_several_processes() -> None:
+def _check_one_process() -> None:
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if processes > 1:
         raise ValueError(
@@ -198,7 +198,7 @@ def _refuse_several_processes() -> None:
         )
 
 
-def _refuse_same_file(settings: PredictArguments) -> None:
+def _check_other_file(settings: PredictArguments) -> None:
     if Path(settings.output).resolve() == Path(settings.input).resolve():
         raise ValueError(f"--input and --output are both {settings.output}. Name another output to keep the texts.")
 

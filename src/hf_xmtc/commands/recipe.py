@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from hf_xmtc.models.modeling_joint import JointModel
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
-from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unused_arguments
+from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, check_unused_arguments
 
-from .config_overrides import SAID_BY_DATA, USUAL_NAMES, field_names, hint, read_overrides, refuse_unknown_overrides
+from .config_overrides import SAID_BY_DATA, USUAL_NAMES, check_overrides, field_names, hint, read_overrides
 from .families import FAMILIES, FROM_SCRATCH, SIZES, default_recipe, family_named
 from .recipe_checks import check_compatibility
 from .recipe_file import read_recipe_file
@@ -178,7 +178,7 @@ class ModelArguments:
         """
         config_class, _ = family_named(self.model_family)
         overrides = read_overrides(self.config_overrides)
-        refuse_unknown_overrides(overrides, config_class)
+        check_overrides(overrides, config_class)
         if self.start is not None:
             return {**self.start.settings, **overrides}
         settings = {"cornet_num_blocks": self.cornet_num_blocks, "cornet_context_size": self.cornet_context_size}
@@ -345,7 +345,7 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
             f"hf-xmtc train does not know {' '.join(unknown)}.{_hint_at_option(unknown[0], chosen.model_family, options)} See hf-xmtc "
             "train --help."
         )
-    _refuse_idle_options(chosen)
+    _check_idle_options(chosen)
     # What is not given stays as it is in the namespace.
     seen = vars(parser.parse_known_args(argv, argparse.Namespace(**dict.fromkeys(known, parser)))[0])
     choices = {name for name in known if from_file.get(name) is not None or seen[name] is not parser}
@@ -373,14 +373,14 @@ def _hint_at_option(option: str, family: str, options: list[str]) -> str:
     return hint(name, options)
 
 
-def _refuse_idle_options(chosen: argparse.Namespace) -> None:
+def _check_idle_options(chosen: argparse.Namespace) -> None:
     """Refuse training arguments that only other scripts heed, instead of doing something else than was asked for."""
     if chosen.resume_from_checkpoint is not None:
         raise ValueError(
             f"resume_from_checkpoint={chosen.resume_from_checkpoint!r} is not needed: repeat the same command to resume; it goes "
             "on from the last checkpoint in its output_dir. Leave the option out."
         )
-    refuse_unused_arguments(chosen, {**IN_TRAINER, **IN_COMMAND})
+    check_unused_arguments(chosen, {**IN_TRAINER, **IN_COMMAND})
 
 
 def _values_of(option: str, argv: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from transformers import SchedulerType
 
 from hf_xmtc.training import XMTCTrainingArguments
 from hf_xmtc.training.evaluation import measured
-from hf_xmtc.training.option_refusals import refuse_thresholds_if_none
+from hf_xmtc.training.option_refusals import check_thresholds
 
 from .config_overrides import hint
 from .families import family_named
@@ -26,20 +26,20 @@ def check_compatibility(family: str, settings: Mapping[str, Any], args: XMTCTrai
     Raises:
         ValueError: If there are any.
     """
-    refuse_thresholds_if_none(family_named(family)[1], args)
-    _refuse_unmeasured_metric(args)
+    check_thresholds(family_named(family)[1], args)
+    _check_metric(args)
     has_candidates = bool(settings.get("num_candidates"))
-    for name in ("num_random_candidates", "injection_share", "tune_generator_share"):
+    for name in ("num_random_candidates", "positive_injection_ratio", "tune_retrieval_weight"):
         value = getattr(args, name)
         if not has_candidates and value != getattr(XMTCTrainingArguments, name):
             raise ValueError(
                 f"{name}={value}, but the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or "
                 "leave it out."
             )
-    _refuse_sets_of_mixed_scores(settings, args)
+    _check_sets_of_mixed_scores(settings, args)
 
 
-def _refuse_unmeasured_metric(args: XMTCTrainingArguments) -> None:
+def _check_metric(args: XMTCTrainingArguments) -> None:
     metric = str(args.metric_for_best_model).removeprefix("eval_")
     by_plateau = args.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU
     if not (args.load_best_model_at_end or args.early_stopping_patience is not None or by_plateau):
@@ -54,8 +54,8 @@ def _refuse_unmeasured_metric(args: XMTCTrainingArguments) -> None:
     raise ValueError(f"metric_for_best_model={metric!r}, but {reason}.")
 
 
-def _refuse_sets_of_mixed_scores(settings: Mapping[str, Any], args: XMTCTrainingArguments) -> None:
-    shares = {"tune_generator_share": args.tune_generator_share, "generator_share": settings.get("generator_share")}
+def _check_sets_of_mixed_scores(settings: Mapping[str, Any], args: XMTCTrainingArguments) -> None:
+    shares = {"tune_retrieval_weight": args.tune_retrieval_weight, "retrieval_weight": settings.get("retrieval_weight")}
     reasons = [f"{name}={value}" for name, value in shares.items() if value]
     has_threshold = args.tune_threshold != "none" or "decision_threshold" in settings
     if reasons and args.set_metrics and not has_threshold:

@@ -18,6 +18,8 @@ RECORDED = (
     "processes",
     "validation_carved",
 )
+# Former names of settings, which published recipes have.
+RENAMED = {"injection_share": "positive_injection_ratio", "tune_generator_share": "tune_retrieval_weight"}
 
 
 def read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise ValueError(f"{path} must hold settings as 'name: value' lines, found a {type(settings).__name__}.")
     # The recipe.json of a model folder also records what the run found; that is no setting.
-    settings = {key: value for key, value in settings.items() if key not in RECORDED}
+    settings = {RENAMED.get(key, key): value for key, value in settings.items() if key not in RECORDED}
     unknown = sorted(set(settings) - known)
     if unknown:
         raise ValueError(f"{path} names {', '.join(unknown)}, which hf-xmtc train does not know; see hf-xmtc train --help.")

@@ -16,7 +16,7 @@ from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.training.checkpoint_files import checksum
 
-from .config_overrides import own_fields, read_overrides, refuse_unknown_overrides
+from .config_overrides import check_overrides, own_fields, read_overrides
 from .families import FAMILIES
 from .model_opening import check_readable, open_model, readable_errors
 
@@ -26,7 +26,7 @@ __all__ = ["TOKENIZER_OPTIONS", "StartingModel"]
 TOKENIZER_OPTIONS = ("vocab_size", "min_document_frequency", "word_splitting", "word_vectors")
 BACKBONE_OPTIONS = ("backbone", "backbone_revision", "backbone_num_layers")
 # Fields of the config that were tuned on the data the model comes from. They start as in a new model, or as config_overrides says.
-TUNED_FIELDS = ("decision_threshold", "has_label_thresholds", "generator_share")
+TUNED_FIELDS = ("decision_threshold", "has_label_thresholds", "retrieval_weight")
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class StartingModel:
         model.resize_labels(config.label_names)
         if model.has_thresholds:
             model.set_thresholds(config.decision_threshold)
-        if hasattr(config, "generator_share"):
-            model.config.generator_share = config.generator_share
+        if hasattr(config, "retrieval_weight"):
+            model.config.retrieval_weight = config.retrieval_weight
         if model.label_head.positive_weight is not None:
             model.label_head.positive_weight.zero_()  # the Trainer then counts them
         return model
@@ -161,7 +161,7 @@ class StartingModel:
             parents.append(known.parents_of(old) if not above and old is not None else above)
         return LabelNames(labels.labels, names, parents)
 
-    def refuse_other_settings(self, settings: dict[str, Any]) -> None:
+    def check_settings(self, settings: dict[str, Any]) -> None:
         """Refuse settings that the model does not have.
 
         Raises:
@@ -172,7 +172,7 @@ class StartingModel:
         own |= {"model_family": config.model_type, "num_cls_tokens": getattr(config, "num_cls_tokens", 0)}
         own |= {name: getattr(config, name) for name in ("cornet_num_blocks", "cornet_context_size")}
         overrides = read_overrides(settings.get("config_overrides"))
-        refuse_unknown_overrides(overrides, type(config))
+        check_overrides(overrides, type(config))
         pairs = [(name, settings[name], own[name]) for name in own if settings.get(name) is not None]
         pairs += [(name, value, getattr(config, name)) for name, value in overrides.items() if name not in TUNED_FIELDS]
         other = [

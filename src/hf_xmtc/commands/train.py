@@ -75,7 +75,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
     recipe = with_starting_model(recipe)
     recipe.check()
     folder = OutputFolder(recipe.training.output_dir)
-    folder.refuse_if_taken()
+    folder.check_free()
     with folder.lock() if recipe.training.should_save else contextlib.nullcontext():
         return TrainingRun(recipe, folder, trainer_class or XMTCTrainer).run()
 

@@ -16,11 +16,11 @@ from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
 
-from .data_loading import content_digest, load_data, refuse_useless_splits
+from .data_loading import check_splits, content_digest, load_data
 from .document_limits import rows_in_data
 from .export_check import check_folder, reference_scores
 from .json_files import write_json
-from .model_building import build_model, build_tokenizer, initialize_labels, refuse_too_large
+from .model_building import build_model, build_tokenizer, check_size, initialize_labels
 from .output_folder import DATA_DIGEST, OutputFolder
 from .picture_and_card import write_picture_and_card
 from .processes import log_once, peak_memory_mb
@@ -78,8 +78,8 @@ class TrainingRun:
         log_once(args, summarize_statistics(statistics))
         for split, count in num_cut.items():
             log_once(args, f"{split}: {count:,} of {len(self.data[split]):,} documents are cut at {limit} tokens.")
-        refuse_useless_splits(statistics, args)
-        refuse_too_large(recipe, self.info, self.tokenizer)
+        check_splits(statistics, args)
+        check_size(recipe, self.info, self.tokenizer)
         for sentence in setting_hints(recipe, self.info.num_labels, self.data):
             log_once(args, sentence)
         if recipe.model.num_candidates:
@@ -191,13 +191,13 @@ class TrainingRun:
 
     def _tune(self) -> None:
         args, trainer = self.args, self.trainer
-        if args.tune_generator_share:
+        if args.tune_retrieval_weight:
             from .candidate_columns import mix_with_generator
 
             message, of_model = mix_with_generator(trainer, self.tokenized)
             for split, values in of_model.items():
                 self._candidate_metrics.setdefault(split, {}).update(values)
-            self.metrics["train"]["generator_share"] = trainer.model.config.generator_share
+            self.metrics["train"]["retrieval_weight"] = trainer.model.config.retrieval_weight
             log_once(args, message)
         if args.tune_threshold != "none":
             trainer.tune_thresholds(self.tokenized["validation"])

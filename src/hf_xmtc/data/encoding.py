@@ -16,7 +16,7 @@ from .document_sample import text_hashes
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
-from .label_space import build_label_space, refuse_id_gaps
+from .label_space import build_label_space, check_id_gaps
 from .sources import Source
 
 __all__ = ["LoaderSettings", "encode_source"]
@@ -100,7 +100,7 @@ def encode_source(
     order = label_file or _class_names_as_file(data, settings.label_column, source.name)
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():
-        refuse_id_gaps(coder.labels, source.name)
+        check_id_gaps(coder.labels, source.name)
     carved = _carve_validation(splits, settings)
     used = {name: coder.labels_in(split.labels) for name, split in splits.items() if split.labels}
     space = build_label_space(

@@ -7,7 +7,7 @@ from hf_xmtc.models.label_names import LabelNames
 
 from .label_file import LabelFile
 
-__all__ = ["LabelSpace", "build_label_space", "refuse_id_gaps"]
+__all__ = ["LabelSpace", "build_label_space", "check_id_gaps"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def build_label_space(
     return LabelSpace(names, descriptions, sorted((train_labels | evaluation_labels) - names.ids.keys(), key=sort_key))
 
 
-def refuse_id_gaps(labels: Iterable[str], source: str) -> None:
+def check_id_gaps(labels: Iterable[str], source: str) -> None:
     """Refuse integer ids without names that are not 0 … n-1: they may be codes, start at 1, or lack a label.
 
     Args:

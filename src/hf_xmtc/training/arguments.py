@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers import TrainingArguments
 
-from .unused_arguments import IN_TRAINER, refuse_unused_arguments
+from .unused_arguments import IN_TRAINER, check_unused_arguments
 
 __all__ = ["IN_BACKWARD", "LABEL_OPTIMIZERS", "SGD_LEARNING_RATE", "XMTCTrainingArguments"]
 
@@ -101,13 +101,13 @@ class XMTCTrainingArguments(TrainingArguments):
         default=8,
         metadata={"help": "Random labels among a training document's candidates, for models that score candidates."},
     )
-    injection_share: float = field(
+    positive_injection_ratio: float = field(
         default=0.6,
         metadata={
             "help": "Share of the training over which labels that candidates lack are put in with a falling chance, from 1 to 0."
         },
     )
-    tune_generator_share: bool = field(
+    tune_retrieval_weight: bool = field(
         default=False,
         metadata={
             "help": "hf-xmtc train: count the generator's votes in the scores of candidates, by the share that is best on the validation "
@@ -183,7 +183,7 @@ class XMTCTrainingArguments(TrainingArguments):
         if self.greater_is_better is None and str(self.metric_for_best_model).endswith("_kl"):
             self.greater_is_better = False  # a distance, which its name does not tell transformers
         super().__post_init__()
-        refuse_unused_arguments(self, IN_TRAINER)
+        check_unused_arguments(self, IN_TRAINER)
         if self.eval_top_k < LARGEST_K:
             raise ValueError(
                 f"eval_top_k={self.eval_top_k}, but P@{LARGEST_K} and the other metrics look at {LARGEST_K} labels per "
@@ -191,9 +191,9 @@ class XMTCTrainingArguments(TrainingArguments):
             )
         if self.tune_threshold not in THRESHOLDS:
             raise ValueError(f"tune_threshold={self.tune_threshold!r} is none of {', '.join(THRESHOLDS)}.")
-        if self.num_random_candidates < 0 or not 0 <= self.injection_share <= 1:
+        if self.num_random_candidates < 0 or not 0 <= self.positive_injection_ratio <= 1:
             raise ValueError(
-                f"num_random_candidates={self.num_random_candidates} must be at least 0 and injection_share={self.injection_share} "
+                f"num_random_candidates={self.num_random_candidates} must be at least 0 and positive_injection_ratio={self.positive_injection_ratio} "
                 "from 0 to 1."
             )
         if self.set_top_k < 1:

@@ -15,7 +15,7 @@ from hf_xmtc.models.seeded_random import mix_seeds
 
 from .document_seeds import SEEDS
 
-__all__ = ["CANDIDATES", "VOTES", "injection_rate", "tune_generator_share", "with_training_candidates"]
+__all__ = ["CANDIDATES", "VOTES", "injection_rate", "tune_retrieval_weight", "with_training_candidates"]
 
 # Columns of a data set and arguments of a model.
 CANDIDATES, VOTES = "candidate_ids", "candidate_votes"
@@ -35,7 +35,7 @@ def with_training_candidates(trainer: Trainer, inputs: dict[str, Any]) -> dict[s
         seeds = torch.randint(2**62, (len(candidates),), device=candidates.device)
     else:
         seeds = mix_seeds(seeds, trainer.current_epoch)  # anew at each visit, whatever the auxiliary tasks do
-    rate = injection_rate(trainer.state.global_step, max(1, trainer.state.max_steps), args.injection_share)
+    rate = injection_rate(trainer.state.global_step, max(1, trainer.state.max_steps), args.positive_injection_ratio)
     counts = _label_counts(trainer).to(candidates.device)
     positives = positive_ids(inputs["labels"], trainer.num_labels)
     inputs = {name: value for name, value in inputs.items() if name != VOTES}  # they count in scores alone
@@ -43,8 +43,8 @@ def with_training_candidates(trainer: Trainer, inputs: dict[str, Any]) -> dict[s
     return inputs
 
 
-def tune_generator_share(trainer: Trainer, dataset: Dataset) -> tuple[dict[float, float], dict[str, float]]:
-    """Give the model the ``generator_share`` with the best nDCG@5 on a validation split, the smallest of equally good ones.
+def tune_retrieval_weight(trainer: Trainer, dataset: Dataset) -> tuple[dict[float, float], dict[str, float]]:
+    """Give the model the ``retrieval_weight`` with the best nDCG@5 on a validation split, the smallest of equally good ones.
 
     Args:
         trainer: Its model scores candidates.
@@ -55,7 +55,7 @@ def tune_generator_share(trainer: Trainer, dataset: Dataset) -> tuple[dict[float
     """
     config, args = trainer.model.config, trainer.args
     candidates, votes = (np.asarray(dataset.with_format(None)[name][:]) for name in (CANDIDATES, VOTES))
-    config.generator_share, kept = 0.0, args.eval_top_k
+    config.retrieval_weight, kept = 0.0, args.eval_top_k
     args.eval_top_k = max(kept, candidates.shape[1])
     try:
         output = trainer.predict(dataset)
@@ -71,7 +71,7 @@ def tune_generator_share(trainer: Trainer, dataset: Dataset) -> tuple[dict[float
     for share in SHARES:
         _, top_labels = best_candidates(log_scores(logits, votes, share), ids, 5)
         found[share] = ranking_report(top_labels.numpy(), output.label_ids, ks=(5,))["nDCG@5"]
-    config.generator_share = max(found, key=found.get)
+    config.retrieval_weight = max(found, key=found.get)
     return found, output.metrics
 
 

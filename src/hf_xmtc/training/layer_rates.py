@@ -4,7 +4,7 @@ import re
 
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
-__all__ = ["freeze_heads", "layer_learning_rates", "refuse_options_without_encoder", "with_layer_rates"]
+__all__ = ["check_encoder_options", "freeze_heads", "layer_learning_rates", "with_layer_rates"]
 
 # The encoder and the tokens that it reads beside the text.
 ENCODER = ("backbone.", "label_embedding.")
@@ -28,7 +28,7 @@ def layer_learning_rates(model: XMTCPreTrainedModel, learning_rate: float, decay
 
     Source: the code of LACO (0.8), after ELECTRA's. There the heads keep no rate at all (`freeze_heads`).
     """
-    refuse_options_without_encoder(model, layer_learning_rate_decay=decay)
+    check_encoder_options(model, layer_learning_rate_decay=decay)
     found = {f"backbone.{name}": LAYER.search(f".{name}") for name, _ in model.backbone.named_parameters()}
     of_layers = {name: int(match[1]) + 1 for name, match in found.items() if match is not None}
     top = max(of_layers.values(), default=0)
@@ -46,13 +46,13 @@ def freeze_heads(model: XMTCPreTrainedModel) -> None:
 
     Source: the code of LACO, whose optimizer knows no rate for them.
     """
-    refuse_options_without_encoder(model, freeze_heads=True)
+    check_encoder_options(model, freeze_heads=True)
     for name, parameter in model.named_parameters():
         if not name.startswith(ENCODER):
             parameter.requires_grad_(False)
 
 
-def refuse_options_without_encoder(
+def check_encoder_options(
     model: XMTCPreTrainedModel, layer_learning_rate_decay: float = 1.0, freeze_heads: bool = False
 ) -> None:
     """Refuse what is about the layers of an encoder of transformers for a model without any.

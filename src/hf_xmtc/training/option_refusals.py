@@ -11,16 +11,16 @@ from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import BY_WEIGHT, XMTCTrainingArguments
-from .layer_rates import refuse_options_without_encoder
+from .layer_rates import check_encoder_options
 
 __all__ = [
+    "check_engine_options",
+    "check_model_options",
+    "check_optimizer",
+    "check_resumed_labels",
+    "check_resumed_optimizer",
+    "check_thresholds",
     "label_options",
-    "refuse_other_labels",
-    "refuse_other_optimizer",
-    "refuse_replaced_optimizer",
-    "refuse_thresholds_if_none",
-    "refuse_unusable_options",
-    "refuse_unusable_with_model",
 ]
 
 OPTIONS = {
@@ -37,7 +37,7 @@ def label_options(args: XMTCTrainingArguments) -> dict[str, Any]:
     return {name: getattr(args, name) for name in OPTIONS}
 
 
-def refuse_replaced_optimizer(trainer: Trainer) -> None:
+def check_optimizer(trainer: Trainer) -> None:
     """Refuse, where label options are set, an optimizer that `XMTCTrainer.create_optimizer` has not built.
 
     Raises:
@@ -50,7 +50,7 @@ def refuse_replaced_optimizer(trainer: Trainer) -> None:
         return
     own = type(_plain(trainer.optimizer)).__name__
     if trainer.args.shard_labels and label_options(trainer.args) == {**OPTIONS, "shard_labels": True}:
-        _refuse_unless_by_weight(own)  # it works on a part of a matrix as on the whole
+        _check_by_weight(own)  # it works on a part of a matrix as on the whole
         return
     raise ValueError(
         f"{chosen}, but the trainer has an optimizer of your own ({own}), from optimizers=…, trainer.optimizer or an overridden "
@@ -58,8 +58,8 @@ def refuse_replaced_optimizer(trainer: Trainer) -> None:
     )
 
 
-def _refuse_other_options(trainer: Trainer) -> None:
-    refuse_replaced_optimizer(trainer)
+def _check_options_unchanged(trainer: Trainer) -> None:
+    check_optimizer(trainer)
     built, now = trainer.built_with, label_options(trainer.args)
     if built is not None and trainer.optimizer is not None and _plain(trainer.optimizer) is trainer.built_optimizer:
         for name, before in built.items():
@@ -69,10 +69,10 @@ def _refuse_other_options(trainer: Trainer) -> None:
                     "options."
                 )
     if trainer.args.shard_labels and trainer.optimizer_cls_and_kwargs is not None:
-        _refuse_unless_by_weight(trainer.optimizer_cls_and_kwargs[0].__name__)
+        _check_by_weight(trainer.optimizer_cls_and_kwargs[0].__name__)
 
 
-def _refuse_unless_by_weight(optimizer: str) -> None:
+def _check_by_weight(optimizer: str) -> None:
     if not optimizer.lower().startswith(BY_WEIGHT + ("adam",)):
         raise ValueError(
             f"shard_labels=True with the optimizer {optimizer}, which may look at whole matrices, and a process has a part of them. Choose "
@@ -85,15 +85,15 @@ def _plain(optimizer: Optimizer) -> Optimizer:
     return getattr(optimizer, "optimizer", optimizer)
 
 
-def refuse_unusable_options(trainer: Trainer) -> None:
+def check_engine_options(trainer: Trainer) -> None:
     """Refuse what the arguments alone do not show: what an environment or accelerate's own configuration has asked for.
 
     Raises:
         ValueError: If options, engine and what the trainer was given do not go together.
     """
     args, accelerator = trainer.args, trainer.accelerator
-    _refuse_other_options(trainer)
-    refuse_unusable_with_model(args, trainer.model)
+    _check_options_unchanged(trainer)
+    check_model_options(args, trainer.model)
     options = {
         f"label_optimizer={args.label_optimizer!r}": args.updates_in_backward,
         "sparse_embeddings=True": args.sparse_embeddings,
@@ -129,7 +129,7 @@ def refuse_unusable_options(trainer: Trainer) -> None:
         )
 
 
-def refuse_thresholds_if_none(model_class: type[XMTCPreTrainedModel], args: XMTCTrainingArguments) -> None:
+def check_thresholds(model_class: type[XMTCPreTrainedModel], args: XMTCTrainingArguments) -> None:
     """Refuse to tune thresholds of a family whose predicted sets have none.
 
     Raises:
@@ -141,14 +141,14 @@ def refuse_thresholds_if_none(model_class: type[XMTCPreTrainedModel], args: XMTC
         )
 
 
-def refuse_unusable_with_model(args: XMTCTrainingArguments, model: XMTCPreTrainedModel) -> None:
+def check_model_options(args: XMTCTrainingArguments, model: XMTCPreTrainedModel) -> None:
     """Refuse options that a family, or a model of candidates, cannot take.
 
     Raises:
         ValueError: If there is one.
     """
-    refuse_thresholds_if_none(type(model), args)
-    refuse_options_without_encoder(model, args.layer_learning_rate_decay, args.freeze_heads)
+    check_thresholds(type(model), args)
+    check_encoder_options(model, args.layer_learning_rate_decay, args.freeze_heads)
     if num_candidates := getattr(model.config, "num_candidates", 0):
         for name, is_used in (("label_optimizer", args.updates_in_backward), ("shard_labels", args.shard_labels)):
             if is_used:
@@ -178,7 +178,7 @@ def refuse_unusable_with_model(args: XMTCTrainingArguments, model: XMTCPreTraine
         )
 
 
-def refuse_other_optimizer(arguments_file: str, args: XMTCTrainingArguments) -> None:
+def check_resumed_optimizer(arguments_file: str, args: XMTCTrainingArguments) -> None:
     """Refuse to resume from a checkpoint whose optimizer state is that of other options.
 
     Raises:
@@ -197,7 +197,7 @@ def refuse_other_optimizer(arguments_file: str, args: XMTCTrainingArguments) -> 
             )
 
 
-def refuse_other_labels(checkpoint: str, model: XMTCPreTrainedModel) -> None:
+def check_resumed_labels(checkpoint: str, model: XMTCPreTrainedModel) -> None:
     """Refuse to resume from a checkpoint with another label space.
 
     Raises:

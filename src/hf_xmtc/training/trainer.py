@@ -23,14 +23,14 @@ from .gradient_clipping import clip_sparse_and_dense
 from .label_sharding import clip_sharded, spread_labels
 from .optimizer_options import build_optimizer, prepared_for_training
 from .option_refusals import (
+    check_engine_options,
+    check_optimizer,
     label_options,
-    refuse_replaced_optimizer,
-    refuse_unusable_options,
 )
-from .own_functions import named_loss, refuse_unusable_functions
+from .own_functions import check_functions, named_loss
 from .resumable_trainer import ResumableTrainer
 from .sharded_label_head import shard_of
-from .trainer_inputs import every_document_in_order, refuse_if_no_batch_is_full, set_up_model, tokenized
+from .trainer_inputs import check_full_batch, every_document_in_order, set_up_model, tokenized
 
 __all__ = ["XMTCTrainer"]
 
@@ -96,7 +96,7 @@ class XMTCTrainer(ResumableTrainer):
         pads_itself = kwargs.get("data_collator") is None
         if processing_class is None and pads_itself:
             raise ValueError("XMTCTrainer needs the model's tokenizer to pad batches: give it as processing_class=….")
-        refuse_unusable_functions(args, kwargs)
+        check_functions(args, kwargs)
         if model is not None:
             if processing_class is not None:
                 model.check_tokenizer(processing_class)  # before texts are tokenized
@@ -118,7 +118,7 @@ class XMTCTrainer(ResumableTrainer):
             self.compute_loss_func = named_loss(self.compute_loss_func, num_labels)
         self.train_dataset, self.eval_dataset = tokenized(self, train_dataset), tokenized(self, eval_dataset)
         self.current_epoch = 0
-        refuse_if_no_batch_is_full(args, self.train_dataset)
+        check_full_batch(args, self.train_dataset)
         # What `create_optimizer` has built, and with which options.
         self.built_optimizer, self.built_with = None, None
         self.label_updates = None
@@ -259,7 +259,7 @@ class XMTCTrainer(ResumableTrainer):
         if self.model_init is not None:
             set_up_model(self)
         self._start_anew()
-        refuse_unusable_options(self)
+        check_engine_options(self)
         self._training.enter_context(prepared_for_training(self.model, self.args))
 
     def call_model_init(self, trial: Any = None) -> XMTCPreTrainedModel:
@@ -306,7 +306,7 @@ class _EpochStart(TrainerCallback):
         self.trainer = trainer
 
     def on_train_begin(self, args, state, control, **kwargs):
-        refuse_replaced_optimizer(self.trainer)  # now that all are made
+        check_optimizer(self.trainer)  # now that all are made
         self.trainer.continue_progress()
 
     def on_epoch_begin(self, args, state, control, **kwargs):

@@ -15,7 +15,7 @@ from .document_seeds import with_document_seeds
 from .initialization import set_missing_label_weights
 from .layer_rates import freeze_heads
 
-__all__ = ["every_document_in_order", "refuse_if_no_batch_is_full", "set_up_model", "tokenized"]
+__all__ = ["check_full_batch", "every_document_in_order", "set_up_model", "tokenized"]
 
 
 def set_up_model(trainer: Trainer) -> None:
@@ -80,7 +80,7 @@ def tokenized(trainer: Trainer, dataset: Any, name: str | None = None) -> Any:
     return tokenize_dataset(dataset, trainer.processing_class, min(limit for limit in limits if limit is not None))[0]
 
 
-def refuse_if_no_batch_is_full(args: XMTCTrainingArguments, dataset: Any) -> None:
+def check_full_batch(args: XMTCTrainingArguments, dataset: Any) -> None:
     """Refuse training data that fill no batch, where ``dataloader_drop_last`` would leave all of them out.
 
     Raises:

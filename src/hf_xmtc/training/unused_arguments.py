@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["IN_COMMAND", "IN_TRAINER", "refuse_unused_arguments"]
+__all__ = ["IN_COMMAND", "IN_TRAINER", "check_unused_arguments"]
 
 # The values that do no harm, and why there are no others. `XMTCTrainingArguments` refuses them.
 IN_TRAINER: dict[str, tuple[tuple, str]] = {
@@ -42,7 +42,7 @@ IN_COMMAND: dict[str, tuple[tuple, str]] = {
 _OWN_GROUPS = ("galore", "apollo", "lomo", "adalomo")
 
 
-def refuse_unused_arguments(args: Any, unused: dict[str, tuple[tuple, str]]) -> None:
+def check_unused_arguments(args: Any, unused: dict[str, tuple[tuple, str]]) -> None:
     """Refuse arguments that would do nothing.
 
     Args:
