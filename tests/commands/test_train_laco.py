@@ -5,6 +5,7 @@ import shutil
 from contextlib import contextmanager
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,7 +15,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
 
-from hf_xmtc import XMTCTrainingArguments
+from hf_xmtc import XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.commands.predict import PredictArguments, predict_file
 from hf_xmtc.hub import check_model_folder
 from hf_xmtc.retrieval import CandidateGenerator
@@ -199,6 +200,30 @@ def test_the_generators_share_is_tuned_on_validation_and_saved(mixed):
     assert "model_nDCG@5" in metrics["test"]
     assert metrics["train"]["retrieval_weight"] == config["retrieval_weight"]
     assert "are no probabilities" in (folder / "README.md").read_text()
+
+
+def test_mixed_scores_are_those_that_the_saved_model_gives(mixed, corpus_folder):
+    folder, _ = mixed
+    generator = CandidateGenerator.from_pretrained(folder)
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True, candidates=generator)
+    texts = pq.read_table(corpus_folder / "test.parquet")["text"].to_pylist()
+    rows = pq.read_table(folder / "predictions" / "test.parquet").to_pylist()
+    for row, answer in zip(rows, tagger(texts, top_k=4), strict=True):
+        assert row["scores"] == pytest.approx([entry["score"] for entry in answer], abs=1e-6)
+
+
+def test_each_split_is_predicted_once_after_training(train, unchecked, tmp_path, monkeypatch):
+    predicted, predict = [], XMTCTrainer.predict
+
+    def count(self, rows, **kwargs):
+        predicted.append(kwargs["metric_key_prefix"])
+        return predict(self, rows, **kwargs)
+
+    monkeypatch.setattr(XMTCTrainer, "predict", count)
+    overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
+    tuned = {"tune_retrieval_weight": True, "tune_threshold": "global", "set_metrics": True}
+    train(tmp_path / "run", model_family="laco", max_steps=1, **{**SCRATCH, "config_overrides": overrides}, **tuned)
+    assert predicted == ["validation", "test"]
 
 
 def test_predict_finds_its_candidates_as_the_pipeline_does(mixed, tmp_path):

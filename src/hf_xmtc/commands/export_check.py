@@ -10,9 +10,9 @@ import torch
 from datasets import Dataset, DatasetDict
 
 from hf_xmtc.data import LabelInfo
+from hf_xmtc.data.collator import CANDIDATES
 from hf_xmtc.models.modeling_xmtc import XMTCOutput
 from hf_xmtc.training import XMTCTrainer
-from hf_xmtc.training.candidates import CANDIDATES
 
 __all__ = ["check_folder", "check_reopens", "reference_scores"]
 

@@ -1,7 +1,9 @@
 """`TrainingRun`: a training run from data to model folder, in four phases."""
 
+import contextlib
 import copy
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from .picture_and_card import write_picture_and_card
 from .processes import log_once, peak_memory_mb
 from .publishing import explain_failed_push
 from .recipe import Recipe
-from .reporting import final_summary, setting_hints, threshold_summary
+from .reporting import final_summary, mixing_summary, setting_hints, threshold_summary
 from .trained_state import keep_trained, restore_trained
 
 __all__ = ["TrainingRun"]
@@ -86,7 +88,9 @@ class TrainingRun:
             self._add_candidates(recipe.model.num_candidates)
 
     def _add_candidates(self, num_candidates: int) -> None:
-        from .candidate_columns import add_candidates  # not at the top: other models do without scikit-learn
+        from hf_xmtc.retrieval.candidate_columns import (
+            add_candidates,  # not at the top: other models do without scikit-learn
+        )
 
         if num_candidates >= self.info.num_labels:
             raise ValueError(
@@ -166,22 +170,14 @@ class TrainingRun:
         }
 
     def evaluate_and_save(self) -> None:
-        """Tune what is tuned on validation, evaluate, write the folder, reopen it, and publish it where that was asked for."""
-        self._tune()
-        predictions = {split: self._evaluate(split) for split in ("validation", "test") if split in self.tokenized}
-        if self.args.measure_training_split:
-            self._evaluate("train")
-        self.metrics = {
-            split: {**self.metrics[split], **self._candidate_metrics.get(split, {})}
-            for split in ("validation", "test", "train")
-            if split in self.metrics
-        }
+        """Predict and measure, write the folder, reopen it, and publish it where that was asked for."""
+        predictions = self._evaluate()
         # In all processes, because each may hold a part of the labels.
         self.trainer.save_model(str(self.folder.path))
-        checked = reference_scores(self.trainer, self.tokenized)
+        reference = reference_scores(self.trainer, self.tokenized)
         if self.args.should_save:
             self._write_folder(predictions)
-            check_folder(self.folder.path, checked, self.data, self.info, as_candidates=self.generator is not None)
+            check_folder(self.folder.path, reference, self.data, self.info, as_candidates=self.generator is not None)
             self.folder.finish(self.metrics)
             if self.recipe.training.push_to_hub:
                 self._push()
@@ -189,34 +185,71 @@ class TrainingRun:
             torch.distributed.barrier()
         log_once(self.args, final_summary(self.folder.path, self.metrics))
 
-    def _tune(self) -> None:
+    def _evaluate(self) -> dict[str, PredictionOutput]:
+        """Predict every split once, tune what is tuned on validation, and measure."""
         args, trainer = self.args, self.trainer
+        splits = [split for split in ("validation", "test") if split in self.tokenized]
+        splits += ["train"] if args.measure_training_split else []
+        with self._scores_for_mixing() if args.tune_retrieval_weight else contextlib.nullcontext():
+            outputs = {split: trainer.predict(self.tokenized[split], metric_key_prefix=split) for split in splits}
         if args.tune_retrieval_weight:
-            from .candidate_columns import mix_with_generator
-
-            message, of_model = mix_with_generator(trainer, self.tokenized)
-            for split, values in of_model.items():
-                self._candidate_metrics.setdefault(split, {}).update(values)
-            self.metrics["train"]["retrieval_weight"] = trainer.model.config.retrieval_weight
-            log_once(args, message)
+            outputs = self._mix_votes(outputs)
         if args.tune_threshold != "none":
-            trainer.tune_thresholds(self.tokenized["validation"])
+            trainer.tune_thresholds(outputs["validation"])
             counts = label_counts(self.data["validation"], self.info.num_labels)
             log_once(args, threshold_summary(trainer.model, counts))
+        if args.tune_retrieval_weight or args.tune_threshold != "none":
+            outputs = {split: trainer.measure(output) for split, output in outputs.items()}
+        costs, self.metrics = self.metrics["train"], {}
+        for split in (*splits, "train"):
+            values = (
+                {name.removeprefix(f"{split}_"): value for name, value in outputs[split].metrics.items()}
+                if split in outputs
+                else {}
+            )
+            values = {name: value for name, value in values.items() if name not in NO_METRICS}
+            self.metrics[split] = {**(costs if split == "train" else {}), **values, **self._candidate_metrics.get(split, {})}
+        return outputs
 
-    def _evaluate(self, split: str) -> PredictionOutput:
-        """Predict a split and add its metrics."""
-        output = self.trainer.predict(self.tokenized[split], metric_key_prefix=split)
-        named = {name.removeprefix(f"{split}_"): value for name, value in output.metrics.items()}
-        values = {name: value for name, value in named.items() if name not in NO_METRICS}
-        self.metrics[split] = {**self.metrics.get(split, {}), **values}
-        return output
+    @contextlib.contextmanager
+    def _scores_for_mixing(self) -> Iterator[None]:
+        """Within this context the model predicts its own scores of all candidates."""
+        config, top_k = self.trainer.model.config, self.args.eval_top_k
+        config.retrieval_weight, self.args.eval_top_k = 0.0, max(top_k, config.num_candidates)
+        try:
+            yield
+        finally:
+            self.args.eval_top_k = top_k
+
+    def _mix_votes(self, outputs: dict[str, PredictionOutput]) -> dict[str, PredictionOutput]:
+        """Give the model the weight of its generator's votes that is best on validation, and rank all splits by it."""
+        from hf_xmtc.retrieval.candidate_columns import REPORTED
+        from hf_xmtc.retrieval.score_mixing import CandidateScores
+
+        for split, output in outputs.items():
+            alone = {
+                f"model_{name}": output.metrics[f"{split}_{name}"]
+                for name in REPORTED
+                if f"{split}_{name}" in output.metrics
+            }
+            self._candidate_metrics.setdefault(split, {}).update(alone)
+        scores = {
+            split: CandidateScores.of_prediction(*output.predictions[:2], self.tokenized[split])
+            for split, output in outputs.items()
+        }
+        by_weight = scores["validation"].ndcg_by_weight(outputs["validation"].label_ids)
+        weight = max(by_weight, key=by_weight.get)
+        self.trainer.model.config.retrieval_weight = self.metrics["train"]["retrieval_weight"] = weight
+        log_once(self.args, mixing_summary(by_weight, weight))
+        top_k = self.trainer.evaluation.kept_labels
+        return {split: output._replace(predictions=scores[split].mix(weight, top_k)) for split, output in outputs.items()}
 
     def _write_folder(self, predictions: dict[str, PredictionOutput]) -> None:
         folder, info, history = self.folder, self.info, self.trainer.state.log_history
         if self.generator is not None:
             self.generator.save_pretrained(folder.path)
-        for split, output in predictions.items():
+        for split in set(predictions) - {"train"}:
+            output = predictions[split]
             top_scores, top_labels = (array[:, : self.args.eval_top_k] for array in output.predictions[:2])
             rows = rows_in_data(self.data[split])
             folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)

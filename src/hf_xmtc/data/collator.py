@@ -10,9 +10,11 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.data.data_collator import pad_without_fast_tokenizer_warning
 
-__all__ = ["XMTCDataCollator"]
+__all__ = ["CANDIDATES", "VOTES", "XMTCDataCollator"]
 
 _PADDING_LABEL = -100
+# Columns of a data set and arguments of models that score candidates.
+CANDIDATES, VOTES = "candidate_ids", "candidate_votes"
 
 
 @dataclass
@@ -59,11 +61,11 @@ class XMTCDataCollator:
         batch = self._pad_inputs(features)
         if "document_seeds" in features[0]:
             batch["document_seeds"] = torch.tensor([feature["document_seeds"] for feature in features])
-        if "candidate_ids" in features[0]:
-            batch["candidate_ids"] = _padded([_checked_ids(feature["candidate_ids"]) for feature in features])
-        if "candidate_votes" in features[0]:
-            votes = [np.asarray(feature["candidate_votes"], dtype=np.float32) for feature in features]
-            batch["candidate_votes"] = _padded(votes, 0.0, torch.float32)
+        if CANDIDATES in features[0]:
+            batch[CANDIDATES] = _padded([_checked_ids(feature[CANDIDATES]) for feature in features])
+        if VOTES in features[0]:
+            votes = [np.asarray(feature[VOTES], dtype=np.float32) for feature in features]
+            batch[VOTES] = _padded(votes, 0.0, torch.float32)
         with_labels = sum("labels" in feature for feature in features)
         if with_labels:
             if with_labels != len(features):

@@ -11,11 +11,11 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
 from hf_xmtc.data import XMTCDataCollator
-from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.data.collator import CANDIDATES
+from hf_xmtc.models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from hf_xmtc.models.predicted_sets import check_scores
 
 from .arguments import XMTCTrainingArguments
-from .candidates import CANDIDATES, with_training_candidates
 from .document_order import LengthBucketedSampler, ShuffledSampler, document_lengths
 from .document_seeds import SEEDS
 from .evaluation import Evaluation, of_one_width, tuned_thresholds
@@ -28,6 +28,7 @@ from .option_refusals import (
     label_options,
 )
 from .own_functions import check_functions, named_loss
+from .positive_injection import with_training_candidates
 from .resumable_trainer import ResumableTrainer
 from .sharded_label_head import shard_of
 from .trainer_inputs import check_full_batch, every_document_in_order, set_up_model, tokenized
@@ -186,9 +187,17 @@ class XMTCTrainer(ResumableTrainer):
         num_candidates = getattr(self.model.config, "num_candidates", 0)
         return self.evaluation.metrics(prediction, self.model.lowest_threshold(), num_candidates)
 
-    def tune_thresholds(self, dataset: Dataset) -> None:
-        """Give the model the thresholds that suit a validation split best, as ``tune_threshold`` says."""
-        output = self.predict(dataset)
+    def measure(self, output: PredictionOutput) -> PredictionOutput:
+        """A prediction whose scores or whose model's thresholds have changed, with the sets and metrics of today (without prefix)."""
+        arrays = output.predictions[:2]
+        if self.args.measures_sets:
+            scores, label_ids = map(torch.from_numpy, arrays)
+            arrays = (*arrays, self.model.in_predicted_set(XMTCOutput(top_scores=scores, top_labels=label_ids)).numpy())
+        metrics = self.compute_metrics(EvalPrediction(predictions=arrays, label_ids=output.label_ids))
+        return output._replace(predictions=arrays, metrics=metrics)
+
+    def tune_thresholds(self, output: PredictionOutput) -> None:
+        """Give the model the thresholds that suit the prediction of a validation split best, as ``tune_threshold`` says."""
         scores, top_labels = output.predictions[:2]
         self.model.set_thresholds(
             tuned_thresholds(self.args.tune_threshold, scores, top_labels, output.label_ids, self.num_labels)

@@ -9,9 +9,10 @@ from interrupted_runs import EIGHT, EVERY_THREE_STEPS, InterruptAt, Interrupted,
 
 from hf_xmtc import LACOConfig, LACOForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.data import label_info_of, tokenize_dataset
+from hf_xmtc.data.collator import CANDIDATES
 from hf_xmtc.tokenization import train_word_tokenizer
-from hf_xmtc.training.candidates import CANDIDATES, injection_rate, with_training_candidates
 from hf_xmtc.training.document_seeds import SEEDS
+from hf_xmtc.training.positive_injection import injection_rate, with_training_candidates
 
 
 def test_the_chance_falls_from_1_to_0_over_its_share_of_the_steps():
