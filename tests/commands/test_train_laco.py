@@ -156,7 +156,7 @@ def test_options_for_label_matrices_are_refused_for_a_family_without_any(train, 
 
 
 def test_label_tokens_are_asked_for_only_where_labels_are_read(train, unchecked, tmp_path):
-    with pytest.raises(SystemExit, match="a model of the family bertxml reads no labels. Leave it out"):
+    with pytest.raises(SystemExit, match="label_embedding_start='text' with model_family='bertxml': it reads no labels. Leave it out"):
         train(tmp_path / "run", label_embedding_start="text")
 
 
@@ -321,7 +321,7 @@ def test_as_many_candidates_as_labels_and_encoders_that_are_not_there_are_refuse
 
 
 def test_the_generators_share_is_asked_for_only_where_there_is_a_generator(train, tmp_path):
-    with pytest.raises(SystemExit, match="tune_retrieval_weight=True, but the model scores all labels"):
+    with pytest.raises(SystemExit, match="tune_retrieval_weight=True with num_candidates=0: the model scores all labels"):
         train(tmp_path / "run", model_family="laco", tune_retrieval_weight=True, **SCRATCH)
     with pytest.raises(SystemExit, match="tune_retrieval_weight=True, but .* has no validation split to tune it on"):
         overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 2})

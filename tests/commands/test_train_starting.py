@@ -13,7 +13,8 @@ from transformers import AutoModel, pipeline
 from hf_xmtc import BertXMLForXMTC
 from hf_xmtc.commands import export_check
 from hf_xmtc.commands.model_building import with_starting_model
-from hf_xmtc.commands.recipe import DataArguments, ModelArguments, Recipe, parse_recipe
+from hf_xmtc.commands.recipe import DataArguments, ModelArguments, Recipe
+from hf_xmtc.commands.recipe_parsing import parse_recipe
 from hf_xmtc.commands.starting_model import StartingModel
 from hf_xmtc.training import XMTCTrainer, XMTCTrainingArguments
 from small_corpus import WORDS, make_documents, write_split
@@ -214,7 +215,7 @@ def test_model_is_no_short_form_of_model_family():
         with_starting_model(parse_recipe(["--model", "laco", "--dataset", "demo"]))
     with pytest.raises(ValueError, match="--model laco without a data set. Add --dataset"):
         parse_recipe(["--model", "laco"])
-    with pytest.raises(ValueError, match="model_revision='main', but no model was named"):
+    with pytest.raises(ValueError, match="model_revision='main' with model=None: add --model"):
         with_starting_model(parse_recipe(["--model_revision", "main"]))
     chosen = parse_recipe(["--model=old", "--dataset", "demo", "--model_family", "laco"])
     assert (chosen.model.model, chosen.model.model_family) == ("old", "laco") and "model_family" in chosen.choices

@@ -5,7 +5,7 @@ import torch
 from transformers import BertConfig
 
 from hf_xmtc import SeqTagConfig, SeqTagForXMTC, XMTCPipeline, XMTCTrainingArguments, train_word_tokenizer
-from hf_xmtc.training.option_refusals import check_model_options
+from hf_xmtc.training.option_conflicts import check_model_options
 from models.families import make_batch
 from models.test_modeling_laco import BACKBONE, BATCH, LABELS
 

@@ -122,7 +122,7 @@ def test_what_has_no_layers_and_factors_that_make_no_sense_are_refused(tmp_path)
         freeze_heads(bert)
     with pytest.raises(ValueError, match=r"layer_learning_rate_decay=1.5, but the factor is more than 0 and at most 1"):
         XMTCTrainingArguments(output_dir=str(tmp_path), layer_learning_rate_decay=1.5)
-    with pytest.raises(ValueError, match="freeze_heads=True with label_learning_rate=0.1, but frozen label matrices"):
+    with pytest.raises(ValueError, match="freeze_heads=True with label_learning_rate=0.1: frozen label matrices"):
         XMTCTrainingArguments(output_dir=str(tmp_path), freeze_heads=True, label_learning_rate=0.1)
     with pytest.raises(ValueError, match="with sparse_embeddings=True"):
         XMTCTrainingArguments(output_dir=str(tmp_path), layer_learning_rate_decay=0.8, sparse_embeddings=True)

@@ -15,10 +15,10 @@ from hf_xmtc.models.backbones import pretrained_config
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
 from hf_xmtc.training import estimate_memory, initialize_label_bias, initialize_label_embedding
-from hf_xmtc.training.option_refusals import check_model_options
+from hf_xmtc.training.option_conflicts import check_model_options
 
 from .config_overrides import read_overrides
-from .families import family_named
+from .families import family_named, reads_cls_tokens, reads_labels, takes_backbone
 from .processes import log_once
 from .recipe import Recipe
 from .starting_model import StartingModel
@@ -36,7 +36,7 @@ def check_size(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFa
     limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
     if limit is not None and wanted > limit:
         taker = f"the backbone {recipe.model.backbone}" if recipe.model.backbone else "the model"
-        counted = ", the CLS tokens included" if recipe.model.reads_cls_tokens else ""
+        counted = ", the CLS tokens included" if reads_cls_tokens(recipe.model.model_family) else ""
         raise ValueError(
             f"max_length_tokens={wanted}, but {taker} takes {limit} tokens{counted}. "
             f"Use --max_length_tokens {limit} or less."
@@ -62,7 +62,7 @@ def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFas
             if os.path.isdir(recipe.model.backbone):
                 reason = "is a folder from which no tokenizer can be opened"
             raise OSError(f"backbone={recipe.model.backbone!r} {reason}: {error}") from error
-        if recipe.model.reads_cls_tokens:
+        if reads_cls_tokens(recipe.model.model_family):
             return add_cls_tokens(tokenizer, recipe.model.num_cls_tokens, max_length=max_length)
         check_max_length(tokenizer, max_length)
         tokenizer.model_max_length = max_length
@@ -74,7 +74,9 @@ def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFas
         min_document_frequency=recipe.data.min_document_frequency,
         max_length=max_length,
         # A family with an encoder of transformers reads one, as a pretrained tokenizer would have it.
-        num_cls_tokens=recipe.model.num_cls_tokens if recipe.model.reads_cls_tokens else int(recipe.model.takes_backbone),
+        num_cls_tokens=recipe.model.num_cls_tokens
+        if reads_cls_tokens(recipe.model.model_family)
+        else int(takes_backbone(recipe.model.model_family)),
         word_splitting=recipe.data.word_splitting,
         frequent_first=read_vector_words(vectors) if vectors else None,
     )
@@ -156,7 +158,7 @@ def initialize_labels(
     chosen = recipe.model
     label_ids = None if chosen.start is None else chosen.start.new_labels(info.names)
     start = chosen.label_embedding_start
-    if start is not None or (chosen.reads_labels and model.config.joint_embedding):
+    if start is not None or (reads_labels(chosen.model_family) and model.config.joint_embedding):
         initialize_label_embedding(model, tokenizer, start or "text", label_ids=label_ids)
     if chosen.label_bias_from_frequency:
         initialize_label_bias(model, label_counts(train, info.num_labels), len(train), label_ids=label_ids)
@@ -188,10 +190,6 @@ def with_starting_model(recipe: Recipe) -> Recipe:
     """
     chosen, data = recipe.model, recipe.data
     if chosen.model is None:
-        if chosen.model_revision is not None:
-            raise ValueError(
-                f"model_revision={chosen.model_revision!r}, but no model was named. Add --model HUB_ID, or leave it out."
-            )
         return recipe
     start = StartingModel.from_pretrained(chosen.model, chosen.model_revision)
     choices = _choices(recipe)

@@ -1,16 +1,23 @@
-"""Messages of a training run: hints at settings before it, thresholds that were tuned, and the summary at its end."""
+"""Reports of a training run: hints at settings before it, its log lines, its picture and its card."""
 
-from collections.abc import Container
+import errno
+import logging
+from collections.abc import Callable, Container
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from hf_xmtc.hub import card_from_folder
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
-from hf_xmtc.training import XMTCTrainingArguments
+from hf_xmtc.training import XMTCTrainingArguments, plot_training_curve
 
+from .families import reads_labels
 from .recipe import Recipe
 
-__all__ = ["final_summary", "mixing_summary", "setting_hints", "threshold_summary"]
+__all__ = ["final_summary", "mixing_summary", "setting_hints", "threshold_summary", "write_picture_and_card"]
+
+logger = logging.getLogger(__name__)
 
 # Labels beside every text that a CPU reads without effort.
 FEW_LABELS = 128
@@ -30,7 +37,11 @@ def setting_hints(recipe: Recipe, num_labels: int, splits: Container[str]) -> li
             "There is no test split, so the final metrics will come from data that were used for choices. A folder's is read from "
             "test.parquet."
         )
-    reads_all = recipe.model.reads_labels and settings.get("joint_embedding", True) and not settings.get("num_candidates")
+    reads_all = (
+        reads_labels(recipe.model.model_family)
+        and settings.get("joint_embedding", True)
+        and not settings.get("num_candidates")
+    )
     if reads_all and num_labels > FEW_LABELS:
         hints.append(f"All {num_labels:,} labels are read beside every text; each costs as much as one more token.")
         if recipe.model.model_family == "laco":
@@ -97,3 +108,40 @@ def final_summary(folder: Path, metrics: dict) -> str:
         f"  hf-xmtc predict --model {folder} --input texts.txt --output tags.jsonl\n"
         f"  hf-xmtc push --model {folder} --repo_id you/your-tagger"
     )
+
+
+def write_picture_and_card(folder: Path, log_history: list[dict], title: str, metrics: dict[str, Any]) -> None:
+    """Write ``training_curve.png`` and ``README.md`` into a model folder.
+
+    What fails is left out and reported with the way to make it later, so that the folder can be finished without it.
+
+    Args:
+        folder: The model folder, with all else in it.
+        log_history: `trainer.state.log_history`.
+        title: Heading of the picture.
+        metrics: What ``metrics.json`` will hold.
+    """
+    _attempt(
+        lambda: plot_training_curve(log_history, folder / "training_curve.png", title),
+        folder / "training_curve.png",
+        "hf_xmtc.training.plot_training_curve draws it from training_log.json",
+    )
+    _attempt(
+        lambda: (folder / "README.md").write_text(str(card_from_folder(folder, metrics=metrics)), encoding="utf-8"),
+        folder / "README.md",
+        "hf_xmtc.hub.card_from_folder makes the card anew from the folder, which lacks it for publishing",
+    )
+
+
+def _attempt(write: Callable[[], Any], path: Path, remedy: str) -> None:
+    try:
+        write()
+    except Exception as error:  # of any kind: hours of training stand behind the rest of the folder
+        path.unlink(missing_ok=True)
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            # Room can be made, and the same command then writes it.
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        logger.warning(
+            f"{path.name} could not be written ({type(error).__name__}: {error}). The model is complete without it; {remedy}.",
+            exc_info=True,
+        )

@@ -12,8 +12,9 @@ from .data_loading import cache_folders
 from .model_building import with_starting_model
 from .output_folder import OutputFolder
 from .processes import UnjoinedProcessesError, leave_processes, set_up_process
-from .publishing import push_command
-from .recipe import Recipe, parse_recipe
+from .push import push_command
+from .recipe import Recipe
+from .recipe_parsing import parse_recipe
 from .training_run import TrainingRun
 
 __all__ = ["main", "train"]

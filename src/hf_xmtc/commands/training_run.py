@@ -3,38 +3,40 @@
 import contextlib
 import copy
 import logging
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 from transformers.trainer_utils import PredictionOutput
 from transformers.training_args import ParallelMode
 
 from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, summarize_statistics, tokenize_dataset
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.hub import push_folder
 from hf_xmtc.training import XMTCTrainer
-from hf_xmtc.training.checkpoint_files import checkpoints_in
+from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in, clear_unfinished, damage_of, seal
 from hf_xmtc.training.label_sharding import num_parameters
 
-from .data_loading import check_splits, content_digest, load_data
-from .document_limits import rows_in_data
+from .data_loading import check_splits, content_digest, load_data, rows_in_data
 from .export_check import check_folder, reference_scores
 from .json_files import write_json
 from .model_building import build_model, build_tokenizer, check_size, initialize_labels
 from .output_folder import DATA_DIGEST, OutputFolder
-from .picture_and_card import write_picture_and_card
 from .processes import log_once, peak_memory_mb
-from .publishing import explain_failed_push
+from .push import explain_failed_push
 from .recipe import Recipe
-from .reporting import final_summary, mixing_summary, setting_hints, threshold_summary
-from .trained_state import keep_trained, restore_trained
+from .reporting import final_summary, mixing_summary, setting_hints, threshold_summary, write_picture_and_card
 
 __all__ = ["TrainingRun"]
 
 logger = logging.getLogger(__name__)
 
+COSTS_FILE = "figures.json"
 # Of a Trainer's metrics those that are no fractions or counts of the documents.
 NO_METRICS = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
 
@@ -145,15 +147,43 @@ class TrainingRun:
 
     def fit(self) -> None:
         """Train, from the last whole checkpoint where there is one; nothing where training had ended before."""
-        trainer = self.trainer
-        costs = restore_trained(trainer, self.folder.trained)
+        costs = self._restore_trained()
         if costs is None:
-            trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
+            self.trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
             costs = self._costs()
-            keep_trained(trainer, costs, self.folder.trained)
+            self._keep_trained(costs)
         else:
             log_once(self.args, "Training had ended before; what follows it is repeated.")
         self.metrics["train"] = costs
+
+    def _keep_trained(self, costs: dict[str, float]) -> None:
+        """Write the final weights, the Trainer's state and the costs, until the folder is finished: a crash repeats only what follows.
+
+        All processes have to call it.
+        """
+        trained = self.folder.trained
+        unsealed = trained.parent / UNFINISHED / trained.name
+        self.trainer.save_model(str(unsealed), _internal_call=True)
+        if self.args.should_save:
+            self.trainer.state.save_to_json(os.path.join(unsealed, TRAINER_STATE_NAME))
+            write_json(unsealed / COSTS_FILE, costs)
+            seal(unsealed, trained)
+            clear_unfinished(trained.parent)
+
+    def _restore_trained(self) -> dict[str, float] | None:
+        """Open what `_keep_trained` has written; None where there is nothing, or it is damaged (which is logged)."""
+        args, trained = self.args, self.folder.trained
+        with args.main_process_first(local=args.save_on_each_node, desc="looking for the trained model"):
+            if args.should_save and trained.exists() and (damage := damage_of(trained)):
+                logger.warning(
+                    f"The trained model in {trained} cannot be used: {damage}. Training goes on from the last checkpoint."
+                )
+                shutil.rmtree(trained)
+            if not trained.exists():
+                return None
+        self.trainer._load_from_checkpoint(str(trained))
+        self.trainer.state = TrainerState.load_from_json(os.path.join(trained, TRAINER_STATE_NAME))
+        return read_json_object(trained / COSTS_FILE)
 
     def _costs(self) -> dict[str, float]:
         """What training cost, all parts of an interrupted run together."""

@@ -14,7 +14,7 @@ from hf_xmtc.models.label_scorer import suitable_block_size
 
 from .arguments import XMTCTrainingArguments
 from .optimizer_options import sparse_embedding, trained_label_matrices
-from .option_refusals import check_model_options
+from .option_conflicts import check_model_options
 from .sharded_label_head import label_dimensions
 
 __all__ = ["MemoryEstimate", "estimate_memory"]
@@ -164,7 +164,7 @@ def _remedies(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int, to
         changed = copy.copy(args)
         setattr(changed, name, value)
         try:
-            changed.check_label_options()
+            changed.check_conflicts()
             check_model_options(changed, model)
             lower = _estimate(model, changed, num_tokens).total
         except ValueError:

@@ -24,6 +24,7 @@ from .arguments import public_arguments
 from .checkpoint_files import (
     UNFINISHED,
     best_checkpoint,
+    check_resumed_labels,
     checkpoints_in,
     clear_unfinished,
     damage_of,
@@ -33,7 +34,7 @@ from .checkpoint_files import (
 from .finite_trainer import FiniteTrainer
 from .gradient_clipping import AdaptiveGradientClipping
 from .label_sharding import check_resumed_processes, gathered_weights, optimizer_folder, save_optimizer_part
-from .option_refusals import check_resumed_labels, check_resumed_optimizer
+from .optimizer_checks import check_resumed_optimizer
 from .sharded_label_head import shard_of
 from .weight_averaging import WeightAveraging
 

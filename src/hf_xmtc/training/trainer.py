@@ -21,12 +21,9 @@ from .document_seeds import SEEDS
 from .evaluation import Evaluation, of_one_width, tuned_thresholds
 from .gradient_clipping import clip_sparse_and_dense
 from .label_sharding import clip_sharded, spread_labels
+from .optimizer_checks import check_optimizer, label_options
 from .optimizer_options import build_optimizer, prepared_for_training
-from .option_refusals import (
-    check_engine_options,
-    check_optimizer,
-    label_options,
-)
+from .option_conflicts import check_engine_options
 from .own_functions import check_functions, named_loss
 from .positive_injection import with_training_candidates
 from .resumable_trainer import ResumableTrainer
@@ -268,6 +265,7 @@ class XMTCTrainer(ResumableTrainer):
         if self.model_init is not None:
             set_up_model(self)
         self._start_anew()
+        check_optimizer(self)
         check_engine_options(self)
         self._training.enter_context(prepared_for_training(self.model, self.args))
 

@@ -14,6 +14,7 @@ from .arguments import XMTCTrainingArguments
 from .document_seeds import with_document_seeds
 from .initialization import set_missing_label_weights
 from .layer_rates import freeze_heads
+from .option_conflicts import check_model_options
 
 __all__ = ["check_full_batch", "every_document_in_order", "set_up_model", "tokenized"]
 
@@ -32,11 +33,7 @@ def set_up_model(trainer: Trainer) -> None:
         )
     if trainer.processing_class is not None:
         model.check_tokenizer(trainer.processing_class)
-    if trainer.compute_loss_func is not None and getattr(model.config, "num_candidates", 0):
-        raise ValueError(
-            f"compute_loss_func with a model of {model.config.num_candidates} candidates, which has no logits of all labels that a loss could "
-            "read. Leave it out; the model's own loss is that of the candidates."
-        )
+    check_model_options(args, model, compute_loss_func=trainer.compute_loss_func)
     if args.freeze_heads:
         freeze_heads(model)
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
