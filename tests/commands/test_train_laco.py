@@ -156,7 +156,9 @@ def test_options_for_label_matrices_are_refused_for_a_family_without_any(train, 
 
 
 def test_label_tokens_are_asked_for_only_where_labels_are_read(train, unchecked, tmp_path):
-    with pytest.raises(SystemExit, match="label_embedding_start='text' with model_family='bertxml': it reads no labels. Leave it out"):
+    with pytest.raises(
+        SystemExit, match="label_embedding_start='text' with model_family='bertxml': it reads no labels. Leave it out"
+    ):
         train(tmp_path / "run", label_embedding_start="text")
 
 
@@ -384,5 +386,5 @@ def test_training_says_how_many_labels_are_candidates(mixed):
 @pytest.mark.parametrize("option", [{"label_optimizer": "sgd_in_backward"}, {"label_optimizer": "adam_in_backward"}])
 def test_label_options_that_do_not_go_with_candidates_are_refused(train, tmp_path, option):
     overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
-    with pytest.raises(SystemExit, match="but the model scores 4 candidates of a document"):
+    with pytest.raises(SystemExit, match="with num_candidates=4: the gradients are those of the candidates' rows"):
         train(tmp_path / "run", model_family="laco", **{**SCRATCH, "config_overrides": overrides}, **option)

@@ -213,10 +213,10 @@ def test_a_recipe_made_in_python_takes_what_is_no_default_for_given(old):
 def test_model_is_no_short_form_of_model_family():
     with pytest.raises(ValueError, match="'laco' names a family and no trained model. Did you mean --model_family laco"):
         with_starting_model(parse_recipe(["--model", "laco", "--dataset", "demo"]))
-    with pytest.raises(ValueError, match="--model laco without a data set. Add --dataset"):
+    with pytest.raises(ValueError, match="--model laco names no data set, and neither does the command line. Add --dataset"):
         parse_recipe(["--model", "laco"])
     with pytest.raises(ValueError, match="model_revision='main' with model=None: add --model"):
-        with_starting_model(parse_recipe(["--model_revision", "main"]))
+        parse_recipe(["--model_revision", "main"]).check()
     chosen = parse_recipe(["--model=old", "--dataset", "demo", "--model_family", "laco"])
     assert (chosen.model.model, chosen.model.model_family) == ("old", "laco") and "model_family" in chosen.choices
 

@@ -33,15 +33,15 @@ def check_size(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFa
     args = recipe.training
     model = build_model(recipe, info, tokenizer, on_meta=True)
     check_model_options(args, model)
-    limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
-    if limit is not None and wanted > limit:
+    limit, length = model.max_input_tokens, recipe.data.max_length_tokens
+    if limit is not None and length > limit:
         taker = f"the backbone {recipe.model.backbone}" if recipe.model.backbone else "the model"
         counted = ", the CLS tokens included" if reads_cls_tokens(recipe.model.model_family) else ""
         raise ValueError(
-            f"max_length_tokens={wanted}, but {taker} takes {limit} tokens{counted}. "
+            f"max_length_tokens={length}, but {taker} takes {limit} tokens{counted}. "
             f"Use --max_length_tokens {limit} or less."
         )
-    estimate = estimate_memory(model, args, wanted)
+    estimate = estimate_memory(model, args, length)
     log_once(args, estimate.describe())
     estimate.check_available()
 
@@ -58,7 +58,9 @@ def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFas
         try:
             tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
         except (OSError, ValueError) as error:
-            reason = "is no folder with a pretrained encoder and its tokenizer, and could not be had from the Hub either"
+            reason = (
+                "is no folder with a pretrained encoder and its tokenizer, and could not be downloaded from the Hub either"
+            )
             if os.path.isdir(recipe.model.backbone):
                 reason = "is a folder from which no tokenizer can be opened"
             raise OSError(f"backbone={recipe.model.backbone!r} {reason}: {error}") from error
@@ -103,14 +105,14 @@ def build_model(
             return model_class(config)
     model = model_class(config)
     if recipe.data.word_vectors:
-        vectors, found = load_word_vectors(recipe.data.word_vectors, tokenizer)
+        vectors, num_words = load_word_vectors(recipe.data.word_vectors, tokenizer)
         field = "embedding_size" if hasattr(config, "embedding_size") else "hidden_size"
         if vectors.shape[1] != getattr(config, field):
             raise ValueError(
                 f"The word vectors have {vectors.shape[1]} dimensions but {field}={getattr(config, field)}. "
                 f"Add --config_overrides {field}={vectors.shape[1]}."
             )
-        log_once(recipe.training, f"{found:,} of {len(tokenizer):,} words start from a pretrained vector.")
+        log_once(recipe.training, f"{num_words:,} of {len(tokenizer):,} words start from a pretrained vector.")
         with torch.no_grad():
             model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
     return model

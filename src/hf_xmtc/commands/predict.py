@@ -34,14 +34,14 @@ __all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predic
 
 @dataclass(frozen=True)
 class PredictSummary:
-    """What a run of `predict_file` did.
+    """Counts and times of a run of `predict_file`.
 
     Attributes:
         total: Everything in the output, earlier runs included.
         num_documents: Documents tagged by this run.
         seconds: Time it took, without opening the model.
         max_length: Tokens after which a text was cut; None where the model has no limit.
-        was_complete: Whether the output was complete already: a run with the same settings was killed while it removed its state.
+        was_complete: True if the output was complete already: a run with the same settings was killed while it removed its state.
     """
 
     total: Progress
@@ -204,7 +204,7 @@ def _check_other_file(settings: PredictArguments) -> None:
 
 
 def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> dict[str, Any]:
-    """What decides the rows of the output; a run may only go on where all of it is the same."""
+    """Everything that decides the rows of the output; a run may only go on where all of it is the same."""
     names = (
         "model",
         "revision",
@@ -218,19 +218,19 @@ def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> d
         "max_length",
         "with_names",
     )
-    found = {f"--{name}": getattr(settings, name) for name in names}
-    found["--input_format"] = documents.format
+    deciding = {f"--{name}": getattr(settings, name) for name in names}
+    deciding["--input_format"] = documents.format
     if not documents.from_standard_input:
-        found["--input"] = str(Path(settings.input).resolve())
-        found["the input file"] = _file_identity(Path(settings.input))
+        deciding["--input"] = str(Path(settings.input).resolve())
+        deciding["the input file"] = _file_identity(Path(settings.input))
     folder = Path(settings.model)
     if folder.is_dir():
-        found["--model"] = str(folder.resolve())
-        read = [folder / name for name in (*MODEL_FILES, *WEIGHTS_FILES, LABELS_FILE)]
-        for path in (*read, *sorted(folder.glob("candidates/*"))):
+        deciding["--model"] = str(folder.resolve())
+        files = [folder / name for name in (*MODEL_FILES, *WEIGHTS_FILES, LABELS_FILE)]
+        for path in (*files, *sorted(folder.glob("candidates/*"))):
             if path.is_file():
-                found[f"the model's {path.relative_to(folder).as_posix()}"] = _file_identity(path)
-    return found
+                deciding[f"the model's {path.relative_to(folder).as_posix()}"] = _file_identity(path)
+    return deciding
 
 
 def _file_identity(path: Path) -> str:

@@ -85,9 +85,9 @@ def peak_memory_mb(device: torch.device | None = None) -> int:
 
         return round(psutil.Process().memory_info().peak_wset / 2**20)
     status = Path("/proc/self/status")
-    if status.exists() and (found := re.search(r"^VmHWM:\s*(\d+) kB", status.read_text(), re.MULTILINE)):
+    if status.exists() and (match := re.search(r"^VmHWM:\s*(\d+) kB", status.read_text(), re.MULTILINE)):
         # Of this program alone: the number below may be that of the process which started it.
-        return round(int(found[1]) / 2**10)
+        return round(int(match[1]) / 2**10)
     import resource  # is not there on Windows
 
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10))

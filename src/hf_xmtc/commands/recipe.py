@@ -59,10 +59,10 @@ SAID_ELSEWHERE = (
 
 @dataclass
 class ModelArguments:
-    """Which model to train.
+    """The model to train.
 
     Attributes:
-        start: What ``model`` names, once it is opened (`with_starting_model`).
+        start: The model that ``model`` names, once it is opened (`with_starting_model`).
     """
 
     start: ClassVar[StartingModel | None] = None
@@ -142,7 +142,7 @@ class ModelArguments:
 
 @dataclass
 class DataArguments:
-    """Which data to train on, and how texts become tokens."""
+    """The data to train on, and how texts become tokens."""
 
     dataset: str = field(default="demo", metadata={"help": '"demo", a folder with parquet files, or a Hub data set id.'})
     dataset_revision: str | None = field(default=None, metadata={"help": "Revision of a data set on the Hub."})
@@ -256,16 +256,15 @@ class Recipe:
             if isinstance(value, str) and os.path.exists(value):
                 settings[key] = os.path.basename(os.path.abspath(value))
         # Defaults are taken from arguments with the same strategy, so that what follows from it is not listed as a choice.
-        given = self.training
-        followed = {
-            key: getattr(given, key)
-            for key in ("use_cpu", "dataloader_pin_memory", "eval_strategy", "metric_for_best_model")
+        args = self.training
+        context = {
+            key: getattr(args, key) for key in ("use_cpu", "dataloader_pin_memory", "eval_strategy", "metric_for_best_model")
         }
-        defaults = public_arguments(type(given)(output_dir="", load_best_model_at_end=False, **followed))
-        for entry in dataclasses.fields(given):
-            if entry.name in (*followed, "load_best_model_at_end"):
+        defaults = public_arguments(type(args)(output_dir="", load_best_model_at_end=False, **context))
+        for entry in dataclasses.fields(args):
+            if entry.name in (*context, "load_best_model_at_end"):
                 defaults[entry.name] = entry.default
-        for key, value in public_arguments(given).items():
+        for key, value in public_arguments(args).items():
             if key in ALWAYS_LISTED or (value != defaults[key] and key not in SAID_ELSEWHERE):
                 settings[key] = value
         return settings

@@ -79,16 +79,16 @@ def threshold_summary(model: XMTCPreTrainedModel, counts: np.ndarray) -> str:
     limits = model.label_thresholds
     if limits is None:
         return f"A label is in the predicted set above the score {model.config.decision_threshold:.4g}, which was best on validation."
-    found = (
+    sentence = (
         f"A label is in the predicted set above a score of its own, {float(limits.min()):.3g} to {float(limits.max()):.3g}, which was best on "
         "validation."
     )
     if rare := int(((counts > 0) & (counts < ENOUGH)).sum()):
-        found += (
+        sentence += (
             f" For {rare:,} of the {len(counts):,} labels it is little more than a guess: fewer than {ENOUGH} documents there have them. "
             "--tune_threshold global is safer."
         )
-    return found
+    return sentence
 
 
 def final_summary(folder: Path, metrics: dict) -> str:
@@ -97,8 +97,8 @@ def final_summary(folder: Path, metrics: dict) -> str:
     result = "There was no split to evaluate on."
     if split is not None:
         headline = ("P@1", "P@3", "P@5", "nDCG@5", "R@5", "PSP@5", "micro_f1", "macro_f1")
-        shown = [name for name in headline if name in metrics[split]]
-        result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in shown)
+        names = [name for name in headline if name in metrics[split]]
+        result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in names)
         if "candidate_recall" in metrics[split]:
             result += f"   (the candidates hold {100 * metrics[split]['candidate_recall']:.2f} % of the labels)"
     card = " card," if (folder / "README.md").exists() else ""
@@ -113,13 +113,13 @@ def final_summary(folder: Path, metrics: dict) -> str:
 def write_picture_and_card(folder: Path, log_history: list[dict], title: str, metrics: dict[str, Any]) -> None:
     """Write ``training_curve.png`` and ``README.md`` into a model folder.
 
-    What fails is left out and reported with the way to make it later, so that the folder can be finished without it.
+    A failure is left out and reported with the way to make it later, so that the folder can be finished without it.
 
     Args:
         folder: The model folder, with all else in it.
         log_history: `trainer.state.log_history`.
         title: Heading of the picture.
-        metrics: What ``metrics.json`` will hold.
+        metrics: The content of ``metrics.json``.
     """
     _attempt(
         lambda: plot_training_curve(log_history, folder / "training_curve.png", title),

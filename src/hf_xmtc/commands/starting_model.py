@@ -38,7 +38,7 @@ class StartingModel:
         revision: Branch, tag or commit on the Hub.
         config: Its config.
         tokenizer: Its tokenizer.
-        recipe: What its recipe.json says; empty where there is none.
+        recipe: The content of its recipe.json; empty where there is none.
     """
 
     name: str
@@ -74,7 +74,7 @@ class StartingModel:
         return cls(name, revision, config, tokenizer, read_json_object(recipe) if recipe else {})
 
     def digest(self) -> str:
-        """A checksum of its weights, config and labels: what a resumed run must have started from too."""
+        """A checksum of its weights, config and labels: a resumed run must have started from the same."""
         value = zlib.crc32(f"{self.config.to_json_string()}{self.config.label_names.digest()}".encode())
         for weights in self._weight_files():
             with open(weights, "rb") as file:
@@ -133,7 +133,7 @@ class StartingModel:
     def open(self, labels: LabelNames, overrides: dict[str, Any]) -> XMTCPreTrainedModel:
         """The model with other labels, in float32; those it knows keep what it has learnt of them.
 
-        What was tuned or counted on its old data does not stay: thresholds, the generator's share, and the weights of labels in the loss.
+        Values tuned or counted on its old data do not stay: thresholds, the generator's share, and the weights of labels in the loss.
         """
         config = self.config_for(labels, overrides)
         model = open_model(self.name, self.revision)[0].float()
@@ -148,9 +148,9 @@ class StartingModel:
 
     @property
     def has_tuned_fields(self) -> bool:
-        """Whether anything of it was tuned."""
-        found = {name: getattr(self.config, name) for name in TUNED_FIELDS if hasattr(self.config, name)}
-        return any(value != self.config.left_out_of_files[name] for name, value in found.items())
+        """True if anything of it was tuned."""
+        fields = {name: getattr(self.config, name) for name in TUNED_FIELDS if hasattr(self.config, name)}
+        return any(value != self.config.left_out_of_files[name] for name, value in fields.items())
 
     def _with_metadata(self, labels: LabelNames) -> LabelNames:
         """The labels with the display names and parents that the model has and the data do not."""

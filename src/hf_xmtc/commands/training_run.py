@@ -51,7 +51,7 @@ class TrainingRun:
         info: Their labels.
         tokenizer: The model's tokenizer.
         tokenized: The splits as token ids, with candidates where the model scores candidates.
-        generator: What finds candidates; None for models that score all labels.
+        generator: The generator of candidates; None for models that score all labels.
         trainer: The Trainer, with the model.
         metrics: Metrics by split, and under ``train`` what training cost.
     """
@@ -186,7 +186,7 @@ class TrainingRun:
         return read_json_object(trained / COSTS_FILE)
 
     def _costs(self) -> dict[str, float]:
-        """What training cost, all parts of an interrupted run together."""
+        """Costs of training, all parts of an interrupted run together."""
         trainer = self.trainer
         seconds, epochs = trainer.training_seconds, trainer.state.epoch or 0.0
         return {

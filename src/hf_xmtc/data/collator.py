@@ -32,7 +32,7 @@ class XMTCDataCollator:
     Args:
         tokenizer: Pads the inputs.
         num_labels: Labels of the model.
-        label_format: What ``labels`` of a feature is: ``"ids"``, a list of label ids, or ``"multi_hot"``, a row of
+        label_format: Kind of a feature's ``labels``: ``"ids"``, a list of label ids, or ``"multi_hot"``, a row of
             ``num_labels`` zeros and ones.
         pad_to_multiple_of: Round the padded length up to a multiple of this, for tensor cores.
         max_length: Pad every batch to this length instead of its longest text, where shapes must not change (compilation).

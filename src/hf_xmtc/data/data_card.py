@@ -1,4 +1,4 @@
-"""What the card of a data set says that the card of a model repeats: licence and languages."""
+"""Licence and languages in the card of a data set, for the card of a model."""
 
 import warnings
 from dataclasses import dataclass

@@ -144,9 +144,9 @@ def _nonempty_splits(source: Source, settings: LoaderSettings) -> dict[str, pads
     if not any(counts.values()):
         raise ValueError(f"The data set {source.name!r} is empty: {counts} rows. Was it written before it was filled?")
     if settings.for_training and not counts.get("train"):
-        found = "is empty" if "train" in counts else f"does not exist (there are {list(counts)})"
+        problem = "is empty" if "train" in counts else f"does not exist (there are {list(counts)})"
         raise ValueError(
-            f"The training split of {source.name!r} {found}. For evaluation or prediction alone pass for_training=False."
+            f"The training split of {source.name!r} {problem}. For evaluation or prediction alone pass for_training=False."
         )
     for name, data in source.splits.items():
         columns = data.schema.names
@@ -168,7 +168,7 @@ def _nonempty_splits(source: Source, settings: LoaderSettings) -> dict[str, pads
 
 
 def _label_kinds(data: dict[str, pads.Dataset], source: str, settings: LoaderSettings) -> dict[str, str | None]:
-    """What the label column of each split holds, ``None`` where there is none."""
+    """Kind of each split's label column, ``None`` where there is none."""
     kinds: dict[str, str | None] = {}
     for name, split in data.items():
         if settings.label_column in split.schema.names:

@@ -73,7 +73,7 @@ class LabelCoder:
 
 
 def label_kind(label_type: pa.DataType, label_format: str, where: str) -> str:
-    """What a label column holds: ``strings``, ``ids``, ``multi_hot`` or ``empty`` (lists without any value).
+    """Kind of a label column: ``strings``, ``ids``, ``multi_hot`` or ``empty`` (lists without any value).
 
     Args:
         label_type: Arrow type of the column.
@@ -126,7 +126,7 @@ def read_label_rows(
     Args:
         data: The split.
         column: Its label column.
-        kind: What the column holds, from `label_kind`.
+        kind: Kind of the column, from `label_kind`.
         coder: Turns labels into codes, shared by all splits.
         id_labels: Label of each integer id or multi-hot column; ``None`` = the decimal number (ids only).
         where: Column and split, for messages.
@@ -174,7 +174,7 @@ def read_label_rows(
 
 
 def is_string(value_type: pa.DataType) -> bool:
-    """Whether an Arrow type is one of the string types."""
+    """True if an Arrow type is one of the string types."""
     return pa.types.is_string(value_type) or pa.types.is_large_string(value_type) or pa.types.is_string_view(value_type)
 
 

@@ -1,4 +1,4 @@
-"""Which labels get which ids: the label space of the training data, and what only evaluation data holds."""
+"""Ids of labels: the label space of the training data, and labels that only evaluation data hold."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -42,8 +42,8 @@ def build_label_space(
         label_space: ``train`` for the labels of the training split, ``file`` for all labels of ``order``.
         order: Order and metadata of labels. With ``label_space="train"`` it decides about the order alone: labels it does
             not list follow in sorted order, and those of its labels that no training document has get no id.
-        numeric: Whether labels are numbers without names, sorted as such.
-        for_training: Whether the training split must have labels, all of them known.
+        numeric: True if labels are numbers without names, sorted as such.
+        for_training: True if the training split must have labels, all of them known.
         source: Name of the data set, for messages.
 
     Raises:

@@ -99,13 +99,13 @@ def _read_folder(folder: Path) -> Source:
         ) from error
     # `DatasetDict.push_to_hub` puts the splits into data/; a clone of such a repository is read as it is.
     folders = [folder, folder / "data"] if (folder / "data").is_dir() else [folder]
-    files = next((found for found in map(_split_files, folders) if found), None)
+    files = next((splits for splits in map(_split_files, folders) if splits), None)
     if files is None:
         present = sorted(entry.name for entry in folder.iterdir())
-        shown = ", ".join(present[:10]) + (", …" if len(present) > 10 else "") or "nothing"
+        names = ", ".join(present[:10]) + (", …" if len(present) > 10 else "") or "nothing"
         raise FileNotFoundError(
             f"The folder {folder} has no train.parquet, validation.parquet or test.parquet (nor shards such as "
-            f"train-00000-of-00002.parquet); it holds: {shown}. {_FORMS}"
+            f"train-00000-of-00002.parquet); it holds: {names}. {_FORMS}"
         )
     digest = hashlib.blake2b(digest_size=16)
     splits = {}
@@ -133,12 +133,12 @@ def _read_folder(folder: Path) -> Source:
 
 def _split_files(folder: Path) -> dict[str, list[Path]]:
     """Parquet files of each split in `SPLITS` order; refuses incomplete and ambiguous ones."""
-    found: dict[str, list[tuple[int, int, Path]]] = {}
+    shards_of: dict[str, list[tuple[int, int, Path]]] = {}
     for path in sorted(folder.iterdir()):
         if match := _SPLIT_FILE.fullmatch(path.name):
             split = _SPLIT_ALIASES.get(match["split"], match["split"])
-            found.setdefault(split, []).append((int(match["shard"] or 0), int(match["shards"] or 1), path))
-    for split, shards in found.items():
+            shards_of.setdefault(split, []).append((int(match["shard"] or 0), int(match["shards"] or 1), path))
+    for split, shards in shards_of.items():
         expected = shards[0][1]
         numbers = [shard for shard, _, _ in shards]
         names = ", ".join(path.name for _, _, path in shards)
@@ -149,7 +149,7 @@ def _split_files(folder: Path) -> dict[str, list[Path]]:
                 f"The {split} split should have {expected} files but {len(numbers)} are in {folder}: shard {missing[0]} is "
                 "missing. Was the download interrupted? Fetch it again."
             )
-    return {split: [path for _, _, path in sorted(found[split])] for split in SPLITS if split in found}
+    return {split: [path for _, _, path in sorted(shards_of[split])] for split in SPLITS if split in shards_of}
 
 
 def _read_hub(name: str, config_name: str | None, revision: str | None, cache_dir: str | os.PathLike | None) -> Source:
@@ -182,7 +182,7 @@ def _read_hub(name: str, config_name: str | None, revision: str | None, cache_di
         fingerprint="-".join(rows._fingerprint for rows in splits.values()),
         label_file=next((path for path in candidates if path), None),
         card=read_data_card(readme) if readme else CardFacts(),
-        left_out=tuple(split for split in loaded if split not in {renamed[kept] for kept in splits}),
+        left_out=tuple(split for split in loaded if split not in {renamed[split] for split in splits}),
     )
 
 

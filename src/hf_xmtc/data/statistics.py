@@ -1,4 +1,4 @@
-"""What a loaded data set looks like: documents per label, labels and words per document."""
+"""Statistics of a loaded data set: documents per label, labels and words per document."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

@@ -193,12 +193,12 @@ class XMTCTrainingArguments(TrainingArguments):
 
     @property
     def measures_sets(self) -> bool:
-        """Whether evaluation needs the labels of whole sets."""
+        """True if evaluation needs the labels of whole sets."""
         return self.set_metrics or self.tune_threshold != "none"
 
     @property
     def updates_in_backward(self) -> bool:
-        """Whether the label matrices are updated during the backward pass."""
+        """True if the label matrices are updated during the backward pass."""
         return self.label_optimizer in IN_BACKWARD
 
     def check_conflicts(self) -> None:

@@ -1,4 +1,4 @@
-"""What the trainer measures: ranking metrics, metrics of predicted label sets, and the thresholds that make the sets."""
+"""Metrics of the trainer: ranking metrics, metrics of predicted label sets, and the thresholds that make the sets."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""What a training run has to remember to go on after an interruption: transformers' Trainer with checkpoints of all its parts."""
+"""Training that goes on after an interruption: transformers' Trainer with checkpoints of all its parts."""
 
 import contextlib
 import logging
