@@ -12,6 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from hf_xmtc.data import LabelInfo, label_counts
 from hf_xmtc.models.backbones import pretrained_config
+from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
 from hf_xmtc.training import estimate_memory, initialize_label_bias, initialize_label_embedding
@@ -31,7 +32,8 @@ logger = logging.getLogger(__name__)
 def check_size(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
     """Say what training will need, and stop before anything is allocated if it cannot fit."""
     args = recipe.training
-    model = build_model(recipe, info, tokenizer, on_meta=True)
+    with torch.device("meta"):
+        model = family_named(recipe.model.model_family)[1](_config_of(recipe, info, tokenizer))
     check_model_options(args, model)
     limit, length = model.max_input_tokens, recipe.data.max_length_tokens
     if limit is not None and length > limit:
@@ -84,32 +86,28 @@ def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFas
     )
 
 
-def build_model(
-    recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast, on_meta: bool = False
-) -> XMTCPreTrainedModel:
-    """The model with its label names; on the meta device it takes no memory."""
-    config_class, model_class = family_named(recipe.model.model_family)
-    if recipe.model.start is not None:
-        return _trained_model(model_class, recipe, info, on_meta)
-    settings = {"label_names": info.names, **recipe.model.config_settings()}
-    if recipe.model.backbone:
-        return _model_on_backbone(model_class, recipe, settings, tokenizer, on_meta)
-    config = config_class.for_tokenizer(tokenizer, **settings)
-    if getattr(config, "freeze_embeddings", False) and not recipe.data.word_vectors:
-        raise ValueError(
-            "freeze_embeddings=True, but without word_vectors the words start at random and would stay so. Add --word_vectors FILE, or "
-            "--config_overrides freeze_embeddings=false."
+def build_model(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> XMTCPreTrainedModel:
+    """The model with its label names."""
+    chosen, model_class = recipe.model, family_named(recipe.model.model_family)[1]
+    if chosen.start is not None:
+        _report_labels(recipe, info)
+        return chosen.start.open(info.names, read_overrides(chosen.config_overrides))
+    if chosen.backbone:
+        return model_class.from_backbone(
+            chosen.backbone,
+            tokenizer=tokenizer,
+            num_layers=chosen.backbone_num_layers,
+            revision=chosen.backbone_revision,
+            seed=recipe.training.seed,
+            **{"label_names": info.names, **chosen.config_settings()},
         )
-    if on_meta:
-        with torch.device("meta"):
-            return model_class(config)
-    model = model_class(config)
+    model = model_class(_config_of(recipe, info, tokenizer))
     if recipe.data.word_vectors:
         vectors, num_words = load_word_vectors(recipe.data.word_vectors, tokenizer)
-        field = "embedding_size" if hasattr(config, "embedding_size") else "hidden_size"
-        if vectors.shape[1] != getattr(config, field):
+        field = "embedding_size" if hasattr(model.config, "embedding_size") else "hidden_size"
+        if vectors.shape[1] != getattr(model.config, field):
             raise ValueError(
-                f"The word vectors have {vectors.shape[1]} dimensions but {field}={getattr(config, field)}. "
+                f"The word vectors have {vectors.shape[1]} dimensions but {field}={getattr(model.config, field)}. "
                 f"Add --config_overrides {field}={vectors.shape[1]}."
             )
         log_once(recipe.training, f"{num_words:,} of {len(tokenizer):,} words start from a pretrained vector.")
@@ -118,12 +116,28 @@ def build_model(
     return model
 
 
-def _trained_model(model_class, recipe: Recipe, info: LabelInfo, on_meta: bool) -> XMTCPreTrainedModel:
-    start, overrides = recipe.model.start, read_overrides(recipe.model.config_overrides)
-    if on_meta:
-        config = start.config_for(info.names, overrides)
-        with torch.device("meta"):
-            return model_class(config)
+def _config_of(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> XMTCConfig:
+    """The config of the model that `build_model` builds."""
+    chosen, config_class = recipe.model, family_named(recipe.model.model_family)[0]
+    if chosen.start is not None:
+        return chosen.start.config_for(info.names, read_overrides(chosen.config_overrides))
+    settings = {"label_names": info.names, **chosen.config_settings()}
+    if chosen.backbone:
+        backbone = pretrained_config(chosen.backbone, chosen.backbone_num_layers, revision=chosen.backbone_revision)
+        backbone.vocab_size = len(tokenizer)
+        return config_class.for_backbone(backbone, tokenizer, **settings)
+    config = config_class.for_tokenizer(tokenizer, **settings)
+    if getattr(config, "freeze_embeddings", False) and not recipe.data.word_vectors:
+        raise ValueError(
+            "freeze_embeddings=True, but without word_vectors the words start at random and would stay so. Add --word_vectors FILE, or "
+            "--config_overrides freeze_embeddings=false."
+        )
+    return config
+
+
+def _report_labels(recipe: Recipe, info: LabelInfo) -> None:
+    """Log which labels of the starting model are kept, and what was tuned on its old data."""
+    start = recipe.model.start
     num_new, dropped = len(start.new_labels(info.names)), start.dropped_labels(info.names)
     log_once(
         recipe.training,
@@ -142,7 +156,6 @@ def _trained_model(model_class, recipe: Recipe, info: LabelInfo, on_meta: bool) 
             "What was tuned on the model's old data, thresholds or the generator's share, is not taken over; --tune_threshold and "
             "--tune_retrieval_weight tune it anew.",
         )
-    return start.open(info.names, overrides)
 
 
 def initialize_labels(
@@ -164,23 +177,6 @@ def initialize_labels(
         initialize_label_embedding(model, tokenizer, start or "text", label_ids=label_ids)
     if chosen.label_bias_from_frequency:
         initialize_label_bias(model, label_counts(train, info.num_labels), len(train), label_ids=label_ids)
-
-
-def _model_on_backbone(model_class, recipe: Recipe, settings: dict, tokenizer, on_meta: bool) -> XMTCPreTrainedModel:
-    chosen = recipe.model
-    if not on_meta:
-        return model_class.from_backbone(
-            chosen.backbone,
-            tokenizer=tokenizer,
-            num_layers=chosen.backbone_num_layers,
-            revision=chosen.backbone_revision,
-            seed=recipe.training.seed,
-            **settings,
-        )
-    backbone_config = pretrained_config(chosen.backbone, chosen.backbone_num_layers, revision=chosen.backbone_revision)
-    backbone_config.vocab_size = len(tokenizer)
-    with torch.device("meta"):
-        return model_class(model_class.config_class.for_backbone(backbone_config, tokenizer, **settings))
 
 
 def with_starting_model(recipe: Recipe) -> Recipe:

@@ -52,31 +52,17 @@ class PredictSummary:
 
     def describe(self) -> str:
         """The run in a few lines; the last has documents, seconds and documents per second."""
-        lines, total = [], self.total
+        total, complete = self.total, "The output is complete: the last run was stopped when it had written all"
         if self.was_complete:
-            return (
-                f"The output is complete: the last run was stopped when it had written all {total.num_documents:,} documents"
-            )
-        if not total.num_documents:
-            lines.append("The input is empty, and so is the output.")
-        if total.num_without_text:
-            lines.append(
-                f"{total.num_without_text:,} of {total.num_documents:,} documents have no text (null or not a string); they "
-                "were read as empty texts."
-            )
-        if total.num_not_unicode:
-            lines.append(
-                f"{total.num_not_unicode:,} of {total.num_documents:,} documents are not valid Unicode (lone surrogates, each of which "
-                "was read as U+FFFD)."
-            )
-        if total.num_truncated:
-            lines.append(
-                f"{total.num_truncated:,} of {total.num_documents:,} documents were cut at {self.max_length} tokens."
-            )
-        if total.num_without_labels:
-            lines.append(
-                f"{total.num_without_labels:,} of {total.num_documents:,} documents got no label: none is likely enough."
-            )
+            return f"{complete} {total.num_documents:,} documents"
+        counts = (
+            (total.num_without_text, "have no text (null or not a string); they were read as empty texts."),
+            (total.num_not_unicode, "are not valid Unicode (lone surrogates, each of which was read as U+FFFD)."),
+            (total.num_truncated, f"were cut at {self.max_length} tokens."),
+            (total.num_without_labels, "got no label: none is likely enough."),
+        )
+        lines = [] if total.num_documents else ["The input is empty, and so is the output."]
+        lines += [f"{count:,} of {total.num_documents:,} documents {outcome}" for count, outcome in counts if count]
         if total.num_documents > self.num_documents:
             lines.append(f"{total.num_documents - self.num_documents:,} documents had been done by an interrupted run.")
         speed = self.num_documents / self.seconds if self.seconds else 0.0
@@ -205,20 +191,8 @@ def _check_other_file(settings: PredictArguments) -> None:
 
 def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> dict[str, Any]:
     """Everything that decides the rows of the output; a run may only go on where all of it is the same."""
-    names = (
-        "model",
-        "revision",
-        "trust_remote_code",
-        "input",
-        "text_column",
-        "id_column",
-        "top_k",
-        "min_score",
-        "threshold",
-        "max_length",
-        "with_names",
-    )
-    deciding = {f"--{name}": getattr(settings, name) for name in names}
+    names = "model revision trust_remote_code input text_column id_column top_k min_score threshold max_length with_names"
+    deciding = {f"--{name}": getattr(settings, name) for name in names.split()}
     deciding["--input_format"] = documents.format
     if not documents.from_standard_input:
         deciding["--input"] = str(Path(settings.input).resolve())
