@@ -16,8 +16,45 @@ from .starting_model import TOKENIZER_OPTIONS, StartingModel
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe"]
 
 # Training arguments that every recipe names, and those that say nothing about the result.
-ALWAYS_LISTED = ["learning_rate", "label_optimizer", "label_learning_rate", "sparse_embeddings", "lr_scheduler_type", "warmup_steps", "weight_decay", "max_grad_norm", "adaptive_gradient_clipping", "per_device_train_batch_size", "train_sampling_strategy", "gradient_accumulation_steps", "num_train_epochs", "max_steps", "averaging_start_epoch", "early_stopping_patience", "bf16", "fp16", "seed"]
-SAID_ELSEWHERE = ["use_cpu", "dataloader_pin_memory", "output_dir", "logging_steps", "disable_tqdm", "report_to", "dataloader_num_workers", "do_train", "do_eval", "do_predict", "push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_always_push"]
+ALWAYS_LISTED = [
+    "learning_rate",
+    "label_optimizer",
+    "label_learning_rate",
+    "sparse_embeddings",
+    "lr_scheduler_type",
+    "warmup_steps",
+    "weight_decay",
+    "max_grad_norm",
+    "adaptive_gradient_clipping",
+    "per_device_train_batch_size",
+    "train_sampling_strategy",
+    "gradient_accumulation_steps",
+    "num_train_epochs",
+    "max_steps",
+    "averaging_start_epoch",
+    "early_stopping_patience",
+    "bf16",
+    "fp16",
+    "seed",
+]
+SAID_ELSEWHERE = [
+    "use_cpu",
+    "dataloader_pin_memory",
+    "output_dir",
+    "logging_steps",
+    "disable_tqdm",
+    "report_to",
+    "dataloader_num_workers",
+    "do_train",
+    "do_eval",
+    "do_predict",
+    "push_to_hub",
+    "hub_model_id",
+    "hub_private_repo",
+    "hub_revision",
+    "hub_strategy",
+    "hub_always_push",
+]
 
 
 @dataclass

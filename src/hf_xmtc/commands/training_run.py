@@ -90,9 +90,8 @@ class TrainingRun:
             self._add_candidates(recipe.model.num_candidates)
 
     def _add_candidates(self, num_candidates: int) -> None:
-        from hf_xmtc.retrieval.candidate_columns import (
-            add_candidates,  # not at the top: other models do without scikit-learn
-        )
+        # Not at the top: other models do without scikit-learn.
+        from hf_xmtc.retrieval.candidate_columns import add_candidates
 
         if num_candidates >= self.info.num_labels:
             raise ValueError(
