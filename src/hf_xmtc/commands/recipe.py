@@ -16,7 +16,7 @@ from .starting_model import TOKENIZER_OPTIONS, StartingModel
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe"]
 
 # Training arguments that every recipe names, and those that say nothing about the result.
-ALWAYS_LISTED = [
+ALWAYS_LISTED = (
     "learning_rate",
     "label_optimizer",
     "label_learning_rate",
@@ -36,8 +36,8 @@ ALWAYS_LISTED = [
     "bf16",
     "fp16",
     "seed",
-]
-SAID_ELSEWHERE = [
+)
+SAID_ELSEWHERE = (
     "use_cpu",
     "dataloader_pin_memory",
     "output_dir",
@@ -54,7 +54,7 @@ SAID_ELSEWHERE = [
     "hub_revision",
     "hub_strategy",
     "hub_always_push",
-]
+)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from .train_options import option_parser
 __all__ = ["parse_recipe", "read_recipe_file"]
 
 # What train.py adds to recipe.json beside the settings.
-RECORDED = [
+RECORDED = (
     "data_digest",
     "dataset_fingerprint",
     "dataset_language",
@@ -27,7 +27,7 @@ RECORDED = [
     "model_digest",
     "processes",
     "validation_carved",
-]
+)
 # Former names of settings, which published recipes have.
 RENAMED = {"injection_share": "positive_injection_ratio", "tune_generator_share": "tune_retrieval_weight"}
 
