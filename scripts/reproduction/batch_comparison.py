@@ -27,7 +27,7 @@ from hf_xmtc import XMTCTrainer, label_info_of, load_xmtc_dataset, tokenize_data
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.processes import set_up_process
-from hf_xmtc.commands.recipe import parse_recipe
+from hf_xmtc.commands.recipe_parsing import parse_recipe
 from hf_xmtc.commands.train import train
 from hf_xmtc.data import XMTCDataCollator
 from pair_gains import Gain

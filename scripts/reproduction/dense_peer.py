@@ -19,7 +19,7 @@ from hf_xmtc import XMTCTrainer, multi_hot_targets
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE
 from hf_xmtc.commands.processes import set_up_process
-from hf_xmtc.commands.recipe import parse_recipe
+from hf_xmtc.commands.recipe_parsing import parse_recipe
 from hf_xmtc.commands.train import train
 from hf_xmtc.models.label_head import loss_divisor
 

@@ -102,7 +102,7 @@ def _limit(recipe: Mapping[str, Any]) -> str:
 
 
 def _note_on_shares(row: RowResults) -> str:
-    shares = _distinct(row.runs, "train", "generator_share")
+    shares = _distinct(row.runs, "train", "retrieval_weight")
     return f" Votes count in the scores by a share of {shares}, chosen on validation." if shares else ""
 
 

@@ -36,7 +36,7 @@ def test_a_new_and_an_empty_folder_are_free(folder):
 def test_what_a_kill_leaves_in_an_empty_folder_does_not_block_it(folder, leftover):
     folder.path.mkdir()
     (folder.path / leftover).write_text('{"se')
-    folder.refuse_if_taken()
+    folder.check_free()
 
 
 def test_an_unfinished_run_is_gone_on_with_from_its_newest_checkpoint_or_from_the_end_of_training(folder):
@@ -97,12 +97,12 @@ def test_checkpoints_that_a_kill_left_in_a_finished_folder_are_removed(folder):
     (folder.path / "metrics.json").write_text("{}")
     write_checkpoint(folder, "checkpoint-9")
     with pytest.raises(FileExistsError, match="finished"):
-        folder.refuse_if_taken()
+        folder.check_free()
     assert not folder.checkpoints.exists()
     write_checkpoint(folder, "checkpoint-9")
     (folder.checkpoints / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="finished"):
-        folder.refuse_if_taken()
+        folder.check_free()
     assert [path.name for path in folder.checkpoints.iterdir()] == ["notes.txt"]
 
 
@@ -110,9 +110,9 @@ def test_other_content_is_refused(folder):
     folder.path.mkdir()
     (folder.path / "thesis.tex").touch()
     with pytest.raises(FileExistsError, match=r"is not empty \(thesis.tex\) and was not made by hf-xmtc train"):
-        folder.refuse_if_taken()
+        folder.check_free()
     with pytest.raises(FileExistsError, match="thesis.tex is a file"):
-        OutputFolder(folder.path / "thesis.tex").refuse_if_taken()
+        OutputFolder(folder.path / "thesis.tex").check_free()
 
 
 def test_predictions_hold_ids_labels_scores_and_gold_row_by_row(folder):

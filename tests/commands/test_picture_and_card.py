@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-import hf_xmtc.commands.picture_and_card as module
+import hf_xmtc.commands.reporting as module
 from hf_xmtc import BertXMLForXMTC
 from hf_xmtc.hub import card_from_folder
 from hf_xmtc.training import plot_training_curve

@@ -15,9 +15,9 @@ import yaml
 from hf_xmtc import XMTCTrainingArguments
 from hf_xmtc.commands.processes import (
     UnjoinedProcessesError,
+    check_processes_joined,
     leave_processes,
     peak_memory_mb,
-    refuse_unjoined_processes,
     requested_processes,
     set_up_process,
     usable_cores,
@@ -75,9 +75,9 @@ def launched_by(monkeypatch, command: list[str]) -> None:
 def test_one_process_where_two_were_asked_for_is_refused(args, monkeypatch):
     launched_by(monkeypatch, [*LAUNCH, "--cpu", "--num_processes", "2", "scripts/train.py"])
     with pytest.raises(UnjoinedProcessesError, match="was asked for 2 processes but has started one, as it does with --cpu"):
-        refuse_unjoined_processes(args)
+        check_processes_joined(args)
     launched_by(monkeypatch, [*LAUNCH, "scripts/train.py"])
-    refuse_unjoined_processes(args)
+    check_processes_joined(args)
 
 
 def test_a_parent_that_cannot_be_asked_is_no_hindrance(args, monkeypatch):
@@ -85,9 +85,9 @@ def test_a_parent_that_cannot_be_asked_is_no_hindrance(args, monkeypatch):
         raise psutil.AccessDenied
 
     monkeypatch.setattr(psutil, "Process", lambda: SimpleNamespace(parent=lambda: SimpleNamespace(cmdline=cmdline)))
-    refuse_unjoined_processes(args)
+    check_processes_joined(args)
     monkeypatch.setattr(psutil, "Process", lambda: SimpleNamespace(parent=lambda: None))
-    refuse_unjoined_processes(args)
+    check_processes_joined(args)
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="with an accelerator such processes join")
@@ -97,7 +97,7 @@ def test_processes_that_did_not_join_are_refused(tmp_path, monkeypatch):
     with pytest.raises(
         UnjoinedProcessesError, match=r"2 processes were started but did not join .*--use_cpu False .*torchrun"
     ):
-        refuse_unjoined_processes(args)
+        check_processes_joined(args)
 
 
 # ---- cores and memory ----------------------------------------------------------------------------------------------------

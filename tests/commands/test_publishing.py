@@ -2,7 +2,7 @@ import pytest
 from huggingface_hub.errors import HfHubHTTPError
 
 from hf_xmtc import XMTCTrainingArguments
-from hf_xmtc.commands.publishing import explain_failed_push
+from hf_xmtc.commands.push import explain_failed_push
 from hf_xmtc.hub import push_folder
 
 

@@ -6,7 +6,8 @@ import os
 import pytest
 import torch
 
-from hf_xmtc.commands.recipe import ModelArguments, parse_recipe
+from hf_xmtc.commands.recipe import ModelArguments
+from hf_xmtc.commands.recipe_parsing import parse_recipe
 
 
 @pytest.fixture
@@ -79,8 +80,8 @@ def test_families_have_cornet_as_is_usual_for_them():
 
 
 def test_layers_of_a_backbone_that_was_not_named_are_refused():
-    with pytest.raises(ValueError, match="backbone_num_layers=3, but no backbone was named"):
-        parse_recipe(["--backbone_num_layers", "3"]).model.check()
+    with pytest.raises(ValueError, match="backbone_num_layers=3 with backbone=None: add --backbone"):
+        parse_recipe(["--backbone_num_layers", "3"]).check()
 
 
 @pytest.mark.parametrize(
@@ -139,23 +140,25 @@ def test_a_metric_that_will_not_be_measured_is_refused_before_training(settings,
     parse_recipe(["--metric_for_best_model", "micro_f1", "--load_best_model_at_end", "false"]).check()
 
 
-@pytest.mark.parametrize("option", [["--num_random_candidates", "50"], ["--injection_share", "0.1"]])
+@pytest.mark.parametrize("option", [["--num_random_candidates", "50"], ["--positive_injection_ratio", "0.1"]])
 def test_options_for_candidates_are_refused_where_there_are_none(option):
-    with pytest.raises(ValueError, match=f"{option[0][2:]}={option[1]}, but the model scores all labels"):
+    with pytest.raises(ValueError, match=f"{option[0][2:]}={option[1]} with num_candidates=0: the model scores all labels"):
         parse_recipe(["--model_family", "laco", *option]).check()
     parse_recipe(["--model_family", "laco", "--config_overrides", "num_candidates=3", *option]).check()
 
 
 def test_sets_of_scores_in_which_votes_count_need_a_threshold():
-    overrides = "num_candidates=3,generator_share=0.5"
+    overrides = "num_candidates=3,retrieval_weight=0.5"
     settings = ["--model_family", "laco", "--set_metrics", "--config_overrides"]
-    with pytest.raises(ValueError, match="generator_share=0.5 with set_metrics=True: .* Add --tune_threshold global"):
+    with pytest.raises(ValueError, match="retrieval_weight=0.5 with set_metrics=True: .* Add --tune_threshold global"):
         parse_recipe([*settings, overrides]).check()
     parse_recipe([*settings, f"{overrides},decision_threshold=0.1"]).check()
 
 
 def test_families_without_thresholds_have_none_to_tune():
-    with pytest.raises(ValueError, match="tune_threshold='global', but the predicted set of SeqTagForXMTC has no"):
+    with pytest.raises(
+        ValueError, match="tune_threshold='global' with has_thresholds=False: the predicted set of SeqTagForXMTC has no"
+    ):
         parse_recipe(["--model_family", "seqtag", "--tune_threshold", "global"]).check()
 
 
@@ -184,7 +187,10 @@ def test_config_fields_are_read_as_they_are_written():
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("--resume_from_checkpoint=run/checkpoint-5", "is not needed: repeat the same command to resume"),
+        (
+            "--resume_from_checkpoint=run/checkpoint-5",
+            "resume_from_checkpoint=run/checkpoint-5 cannot be used here. Repeat the same command to resume",
+        ),
         ("--do_train=False", "do_train=False cannot be used here. This command always trains; hf-xmtc predict"),
         ("--do_eval=False", "do_eval=False cannot be used here. .* --eval_strategy no leaves it out during training"),
         ("--do_predict=False", "do_predict=False cannot be used here. Predictions for the evaluated splits"),
@@ -243,16 +249,14 @@ def test_overrides_are_read_from_pairs_and_from_json(overrides, expected):
 
 def test_a_family_without_cls_tokens_has_no_setting_for_them_and_no_backbone():
     arguments = ModelArguments(model_family="xmlcnn")
-    assert not arguments.reads_cls_tokens and "num_cls_tokens" not in arguments.config_settings()
-    assert ModelArguments().reads_cls_tokens
+    assert "num_cls_tokens" not in arguments.config_settings()
+    assert "num_cls_tokens" in ModelArguments().config_settings()
+    with pytest.raises(ValueError, match="backbone='bert' with model_family='xmlcnn': it reads words .* Leave backbone out"):
+        parse_recipe(["--model_family", "xmlcnn", "--backbone", "bert"]).check()
     with pytest.raises(
-        ValueError, match="backbone='bert', but a model of the family xmlcnn reads words .* Leave backbone out"
+        ValueError, match="num_cls_tokens=3 with model_family='xmlcnn': it reads no CLS tokens. Leave it out"
     ):
-        ModelArguments(model_family="xmlcnn", backbone="bert").check()
-    with pytest.raises(
-        ValueError, match="num_cls_tokens=3, but a model of the family xmlcnn reads no CLS tokens. Leave it out"
-    ):
-        ModelArguments(model_family="xmlcnn", num_cls_tokens=3).check()
+        parse_recipe(["--model_family", "xmlcnn", "--num_cls_tokens", "3"]).check()
 
 
 @pytest.mark.parametrize(
@@ -331,6 +335,13 @@ def test_the_recipe_json_of_a_model_folder_is_a_recipe(tmp_path):
     recorded["document_sample"] = "text_hash"
     (tmp_path / "recipe.json").write_text(json.dumps(recorded))
     assert parse_recipe(["--config", str(tmp_path / "recipe.json")]).training.learning_rate == 0.01
+
+
+def test_former_names_of_settings_in_a_published_recipe_are_read(tmp_path):
+    recorded = {"dataset": "demo", "injection_share": 0.4, "tune_generator_share": True}
+    (tmp_path / "recipe.json").write_text(json.dumps(recorded))
+    training = parse_recipe(["--config", str(tmp_path / "recipe.json")]).training
+    assert (training.positive_injection_ratio, training.tune_retrieval_weight) == (0.4, True)
 
 
 @pytest.mark.parametrize("name", ["max_train_documents", "max_validation_documents", "max_eval_documents"])

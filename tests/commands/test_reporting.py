@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC
-from hf_xmtc.commands.recipe import parse_recipe
+from hf_xmtc.commands.recipe_parsing import parse_recipe
 from hf_xmtc.commands.reporting import setting_hints, threshold_summary
 
 LACO = ["--model_family", "laco"]

@@ -5,6 +5,7 @@ import shutil
 from contextlib import contextmanager
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,7 +15,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
 
-from hf_xmtc import XMTCTrainingArguments
+from hf_xmtc import XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.commands.predict import PredictArguments, predict_file
 from hf_xmtc.hub import check_model_folder
 from hf_xmtc.retrieval import CandidateGenerator
@@ -155,7 +156,9 @@ def test_options_for_label_matrices_are_refused_for_a_family_without_any(train, 
 
 
 def test_label_tokens_are_asked_for_only_where_labels_are_read(train, unchecked, tmp_path):
-    with pytest.raises(SystemExit, match="a model of the family bertxml reads no labels. Leave it out"):
+    with pytest.raises(
+        SystemExit, match="label_embedding_start='text' with model_family='bertxml': it reads no labels. Leave it out"
+    ):
         train(tmp_path / "run", label_embedding_start="text")
 
 
@@ -184,7 +187,7 @@ def mixed(tmp_path_factory, train):
     """A model of candidates in whose scores the generator's votes count."""
     folder = tmp_path_factory.mktemp("mixed") / "run"
     overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
-    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_generator_share": True}
+    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_retrieval_weight": True}
     return folder, train(folder, **settings)
 
 
@@ -192,13 +195,37 @@ def test_the_generators_share_is_tuned_on_validation_and_saved(mixed):
     folder, said = mixed
     assert "Validation nDCG@5: the model alone" in said
     config, metrics = (json.loads((folder / name).read_text()) for name in ("config.json", "metrics.json"))
-    assert 0 < config["generator_share"] <= 1
+    assert 0 < config["retrieval_weight"] <= 1
     validation = metrics["validation"]
     assert validation["nDCG@5"] >= max(validation["model_nDCG@5"], validation["generator_nDCG@5"]) - 1e-9
     assert validation["model_nDCG@5"] < validation["nDCG@5"]  # a model of a few steps knows nothing yet
     assert "model_nDCG@5" in metrics["test"]
-    assert metrics["train"]["generator_share"] == config["generator_share"]
+    assert metrics["train"]["retrieval_weight"] == config["retrieval_weight"]
     assert "are no probabilities" in (folder / "README.md").read_text()
+
+
+def test_mixed_scores_are_those_that_the_saved_model_gives(mixed, corpus_folder):
+    folder, _ = mixed
+    generator = CandidateGenerator.from_pretrained(folder)
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True, candidates=generator)
+    texts = pq.read_table(corpus_folder / "test.parquet")["text"].to_pylist()
+    rows = pq.read_table(folder / "predictions" / "test.parquet").to_pylist()
+    for row, answer in zip(rows, tagger(texts, top_k=4), strict=True):
+        assert row["scores"] == pytest.approx([entry["score"] for entry in answer], abs=1e-6)
+
+
+def test_each_split_is_predicted_once_after_training(train, unchecked, tmp_path, monkeypatch):
+    predicted, predict = [], XMTCTrainer.predict
+
+    def count(self, rows, **kwargs):
+        predicted.append(kwargs["metric_key_prefix"])
+        return predict(self, rows, **kwargs)
+
+    monkeypatch.setattr(XMTCTrainer, "predict", count)
+    overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
+    tuned = {"tune_retrieval_weight": True, "tune_threshold": "global", "set_metrics": True}
+    train(tmp_path / "run", model_family="laco", max_steps=1, **{**SCRATCH, "config_overrides": overrides}, **tuned)
+    assert predicted == ["validation", "test"]
 
 
 def test_predict_finds_its_candidates_as_the_pipeline_does(mixed, tmp_path):
@@ -278,7 +305,7 @@ def test_a_pipeline_takes_labels_as_an_array_and_saves_its_generator(mixed, tmp_
 
 def test_sets_of_mixed_scores_need_a_tuned_threshold(train, tmp_path):
     overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
-    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_generator_share": True}
+    settings = {**SCRATCH, "config_overrides": overrides, "model_family": "laco", "tune_retrieval_weight": True}
     with pytest.raises(SystemExit, match="scores in which votes count are no probabilities.* Add --tune_threshold global"):
         train(tmp_path / "run", set_metrics=True, **settings)
 
@@ -296,9 +323,9 @@ def test_as_many_candidates_as_labels_and_encoders_that_are_not_there_are_refuse
 
 
 def test_the_generators_share_is_asked_for_only_where_there_is_a_generator(train, tmp_path):
-    with pytest.raises(SystemExit, match="tune_generator_share=True, but the model scores all labels"):
-        train(tmp_path / "run", model_family="laco", tune_generator_share=True, **SCRATCH)
-    with pytest.raises(SystemExit, match="tune_generator_share=True, but .* has no validation split to tune it on"):
+    with pytest.raises(SystemExit, match="tune_retrieval_weight=True with num_candidates=0: the model scores all labels"):
+        train(tmp_path / "run", model_family="laco", tune_retrieval_weight=True, **SCRATCH)
+    with pytest.raises(SystemExit, match="tune_retrieval_weight=True, but .* has no validation split to tune it on"):
         overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 2})
         settings = {
             "eval_strategy": "no",
@@ -306,7 +333,7 @@ def test_the_generators_share_is_asked_for_only_where_there_is_a_generator(train
             "validation_fraction": 0.0,
             "model_family": "laco",
         }
-        settings = {**SCRATCH, **settings, "config_overrides": overrides, "tune_generator_share": True}
+        settings = {**SCRATCH, **settings, "config_overrides": overrides, "tune_retrieval_weight": True}
         train(tmp_path / "run", dataset=one_split(tmp_path), **settings)
 
 
@@ -359,5 +386,5 @@ def test_training_says_how_many_labels_are_candidates(mixed):
 @pytest.mark.parametrize("option", [{"label_optimizer": "sgd_in_backward"}, {"label_optimizer": "adam_in_backward"}])
 def test_label_options_that_do_not_go_with_candidates_are_refused(train, tmp_path, option):
     overrides = json.dumps({"backbone_config": SIZES, "num_candidates": 4})
-    with pytest.raises(SystemExit, match="but the model scores 4 candidates of a document"):
+    with pytest.raises(SystemExit, match="with num_candidates=4: the gradients are those of the candidates' rows"):
         train(tmp_path / "run", model_family="laco", **{**SCRATCH, "config_overrides": overrides}, **option)

@@ -6,7 +6,8 @@ import pytest
 from transformers import TrainingArguments
 
 from hf_xmtc.commands import train_options
-from hf_xmtc.commands.recipe import DataArguments, ModelArguments, parse_recipe
+from hf_xmtc.commands.recipe import DataArguments, ModelArguments
+from hf_xmtc.commands.recipe_parsing import parse_recipe
 from hf_xmtc.commands.train import main
 from hf_xmtc.commands.train_options import PAGE, option_parser
 from hf_xmtc.commands.write_train_help import page_of_options

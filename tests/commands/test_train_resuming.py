@@ -203,7 +203,7 @@ def test_ac77_a_stop_between_training_and_its_last_word_trains_no_step_again(
     train, unchecked, monkeypatch, stop_in_training, finished, tmp_path
 ):
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(run_module, "keep_trained", power_cut)
+        patch.setattr(run_module.TrainingRun, "_keep_trained", power_cut)
         train(tmp_path / "run")
     stop_in_training(12, power_cut)
     assert "Resuming from checkpoint-12." in train(tmp_path / "run")
@@ -243,7 +243,7 @@ def test_ac72_a_disk_that_is_full_after_training_is_named(train, unchecked, monk
         path.write_bytes(b"PNG")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("hf_xmtc.commands.picture_and_card.plot_training_curve", full)
+    monkeypatch.setattr("hf_xmtc.commands.reporting.plot_training_curve", full)
     with pytest.raises(
         SystemExit, match=r"The disk is full: .*run/training_curve.png could not be written \(.* MiB are free"
     ):

@@ -117,3 +117,16 @@ def test_settings_of_earlier_versions_open_with_their_default_and_are_refused_wi
 def test_a_threshold_of_seqtag_in_its_config_is_refused():
     with pytest.raises(ValueError, match=r"decision_threshold=0.1, but for SeqTag it must be 0.5: .* best sequence"):
         SeqTagConfig(num_labels=3, decision_threshold=0.1)
+
+
+def test_a_published_file_with_a_former_name_of_a_setting_opens(tmp_path, caplog):
+    LACOConfig(
+        num_labels=6, num_candidates=3, retrieval_weight=0.6, cornet_num_blocks=0, cross_attention_kernel=(11, 1)
+    ).save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(file.read_text().replace("retrieval_weight", "generator_share"))
+    with caplog.at_level("WARNING"):
+        config = LACOConfig.from_pretrained(tmp_path)
+    assert config.retrieval_weight == 0.6
+    assert "generator_share is now called retrieval_weight" in caplog.text
+    assert "generator_share" not in config.to_json_string()

@@ -201,8 +201,8 @@ def test_candidates_are_needed_where_the_model_reads_no_others_and_must_be_label
     ("settings", "message"),
     [
         ({"label_term": True}, "label_term=True, but it scores candidates and num_candidates=0"),
-        ({"generator_share": 0.5}, "generator_share=0.5, but it scores candidates and num_candidates=0"),
-        ({"num_candidates": 4, "generator_share": 1.5}, "generator_share=1.5, but a share is from 0 to 1"),
+        ({"retrieval_weight": 0.5}, "retrieval_weight=0.5, but it scores candidates and num_candidates=0"),
+        ({"num_candidates": 4, "retrieval_weight": 1.5}, "retrieval_weight=1.5, but a share is from 0 to 1"),
         ({"num_candidates": -1}, "num_candidates=-1"),
         (
             {"num_candidates": 4, "label_positions": "sequential"},
@@ -222,7 +222,7 @@ def test_settings_that_do_not_go_with_candidates_are_refused(settings, message):
 def test_u17_texts_read_once_are_scored_as_if_they_were_read_again(attn_implementation, model_type):
     sizes = {"roberta": {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 42}}.get(model_type, {})
     backbone = AutoConfig.for_model(model_type, **{**BACKBONE, **sizes})
-    model = candidate_model(joint_attention="one_way", backbone_config=backbone, generator_share=0.3)
+    model = candidate_model(joint_attention="one_way", backbone_config=backbone, retrieval_weight=0.3)
     model.set_attn_implementation(attn_implementation)
     batch = make_batch(model, BATCH, left=True)
     cache = model.cache_documents(batch["input_ids"], batch["attention_mask"])

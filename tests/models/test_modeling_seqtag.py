@@ -5,7 +5,7 @@ import torch
 from transformers import BertConfig
 
 from hf_xmtc import SeqTagConfig, SeqTagForXMTC, XMTCPipeline, XMTCTrainingArguments, train_word_tokenizer
-from hf_xmtc.training.option_refusals import refuse_unusable_with_model
+from hf_xmtc.training.option_conflicts import check_model_options
 from models.families import make_batch
 from models.test_modeling_laco import BACKBONE, BATCH, LABELS
 
@@ -117,4 +117,4 @@ def test_ac06_settings_that_it_cannot_take_are_refused(settings, message):
 def test_thresholds_are_refused_before_training(tmp_path):
     args = XMTCTrainingArguments(output_dir=str(tmp_path), tune_threshold="global")
     with pytest.raises(ValueError, match="the predicted set of SeqTagForXMTC has no thresholds"):
-        refuse_unusable_with_model(args, build())
+        check_model_options(args, build())

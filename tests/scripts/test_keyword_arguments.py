@@ -132,6 +132,6 @@ def test_the_check_sees_arguments_that_are_gone():
         "line 5: XMTCTrainer(tokenizer=…)",
         "line 10: datasets.concatenate_datasets(nothing=…)",
     ]
-    relative = "from .recipe import parse_recipe\nparse_recipe(argv=[], arguments=[])\n"
+    relative = "from .recipe_parsing import parse_recipe\nparse_recipe(argv=[], arguments=[])\n"
     assert list(unknown_keywords(relative)) == ["line 2: parse_recipe(arguments=…)"]
     assert list(device_calls_at_start("import torch\nif torch.cuda.is_available():\n    pass\n")) == ["line 2: torch.cuda"]

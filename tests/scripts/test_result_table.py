@@ -206,7 +206,7 @@ def test_what_the_parts_of_a_model_of_candidates_are_worth_stands_below_it():
     of_candidates = result(None, 0.5)
     of_candidates["metrics"]["test"] |= {"generator_P@1": 0.25, "generator_nDCG@5": 0.4, "model_P@1": 0.45}
     of_candidates["metrics"]["test"] |= {"candidate_recall": 0.6875, "num_candidates": 64}
-    of_candidates["train"]["generator_share"] = 0.65
+    of_candidates["train"]["retrieval_weight"] = 0.65
     text = markdown("T", [row("a", [of_candidates]), row("b", [result(None, 0.3)])])
     assert "Votes count in the scores by a share of 0.65, chosen on validation." in text
     assert cells(text, "… its generator alone")[1] == "25.00"

@@ -14,7 +14,7 @@ import laco_comparison
 import run_tables
 from hf_xmtc import BertXMLConfig
 from hf_xmtc.commands.families import family_named
-from hf_xmtc.commands.recipe import parse_recipe
+from hf_xmtc.commands.recipe_parsing import parse_recipe
 from paper_values import paper_values
 from result_table import as_json, markdown
 from run_tables import missing_runs, run_row, run_table

@@ -4,7 +4,7 @@ import pytest
 from transformers import TrainingArguments
 
 from hf_xmtc import XMTCTrainingArguments
-from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER
+from hf_xmtc.training.option_conflicts import IN_COMMAND, IN_TRAINER
 
 
 def make(tmp_path, **settings) -> XMTCTrainingArguments:
@@ -27,8 +27,8 @@ def test_a_loss_as_metric_is_better_when_smaller(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"eval_top_k": 3}, "eval_top_k=3, but P@5 .* Use eval_top_k=5 or more"),
-        ({"averaging_start_epoch": -1}, "averaging_start_epoch=-1; epochs count from 0"),
+        ({"eval_top_k": 3}, "eval_top_k=3, but it must be at least 5: P@5"),
+        ({"averaging_start_epoch": -1}, "averaging_start_epoch=-1, but epochs count from 0"),
         ({"early_stopping_patience": 0}, "early_stopping_patience=0, but it must be at least 1"),
         ({"averaging_start_epoch": 1, "eval_strategy": "no"}, "averaging_start_epoch=1 with eval_strategy='no'"),
         ({"early_stopping_patience": 2, "eval_strategy": "no"}, "early_stopping_patience=2 with eval_strategy='no'"),
@@ -46,8 +46,8 @@ def test_a_loss_as_metric_is_better_when_smaller(tmp_path):
             r"label_names=\['targets'\] cannot be used here. The labels of a batch are called labels",
         ),
         ({"length_column_name": "words"}, "length_column_name=words cannot be used here"),
-        ({"optim": "lomo"}, "optim='lomo' cannot be used here: it groups parameters in its own way"),
-        ({"adaptive_gradient_clipping": True, "max_grad_norm": 0.0}, "max_grad_norm=0.0, which switches all clipping off"),
+        ({"optim": "lomo"}, "optim='lomo', but it groups parameters in its own way"),
+        ({"adaptive_gradient_clipping": True, "max_grad_norm": 0.0}, "max_grad_norm=0.0: that switches all clipping off"),
     ],
 )
 def test_settings_that_would_do_nothing_or_harm_are_refused(tmp_path, settings, message):

@@ -59,7 +59,7 @@ def test_thresholds_are_at_least_as_good_as_one_half_on_the_split_they_are_tuned
     trainer = make_trainer(tune_threshold=kind, set_metrics=True, num_train_epochs=5)
     trainer.train()
     before = trainer.evaluate()
-    trainer.tune_thresholds(trainer.eval_dataset)
+    trainer.tune_thresholds(trainer.predict(trainer.eval_dataset))
     after, metric = trainer.evaluate(), "eval_micro_f1" if kind == "global" else "eval_macro_f1"
     assert after[metric] > before[metric]
     assert (trainer.model.label_thresholds is None) == (kind == "global")

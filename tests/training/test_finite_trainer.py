@@ -76,7 +76,7 @@ def test_ac75_weights_that_are_not_finite_are_not_saved(corpus, make_trainer, tm
 def test_ac75_fp16_may_overflow_until_its_scale_fits(make_trainer):
     trainer = make_trainer()
     trainer.accelerator.scaler = SimpleNamespace(get_scale=lambda: 65536.0)
-    trainer._refuse_not_finite(lambda: "the loss", torch.tensor(float("inf")))
+    trainer._check_finite_value(lambda: "the loss", torch.tensor(float("inf")))
     trainer.accelerator.scaler = SimpleNamespace(get_scale=lambda: 0.5)
     with pytest.raises(FloatingPointError, match="the loss is inf"):
-        trainer._refuse_not_finite(lambda: "the loss", torch.tensor(float("inf")))
+        trainer._check_finite_value(lambda: "the loss", torch.tensor(float("inf")))

@@ -297,15 +297,15 @@ def test_sharded_labels_are_divided_by_the_processes(make_args, monkeypatch):
 
 
 def test_what_cannot_fit_is_refused_with_the_options_that_help():
-    MemoryEstimate(**FIELDS, available=451.0).refuse_if_too_large()
+    MemoryEstimate(**FIELDS, available=451.0).check_available()
     with pytest.raises(MemoryError, match=r"about 450 MiB .* 449 MiB are free on cpu. Lower per_device_train_batch_size"):
-        MemoryEstimate(**FIELDS, available=449.0).refuse_if_too_large()
+        MemoryEstimate(**FIELDS, available=449.0).check_available()
     with pytest.raises(
         MemoryError,
         match=r"about 700 MiB .* 400 in evaluation.*\(vocab_size\), or use label_optimizer=sgd or shard_labels=True\.",
     ):
         remedies = ("label_optimizer=sgd", "shard_labels=True")
-        MemoryEstimate(**{**FIELDS, "evaluation": 400.0}, available=500.0, remedies=remedies).refuse_if_too_large()
+        MemoryEstimate(**{**FIELDS, "evaluation": 400.0}, available=500.0, remedies=remedies).check_available()
 
 
 CHECKPOINTING = "activation" if hasattr(XMTCTrainingArguments("unused"), "activation_checkpointing") else "gradient"

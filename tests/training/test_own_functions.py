@@ -235,7 +235,5 @@ def test_a_loss_of_ones_own_reads_the_logits_of_families_that_read_labels(make_t
 def test_a_loss_of_ones_own_for_candidates_is_refused(make_trainer, corpus, tokenizer):
     settings = {"label_names": label_info_of(corpus).names, "backbone_config": SMALL, "num_candidates": 3}
     model = LACOForXMTC(LACOConfig.for_tokenizer(tokenizer, **settings))
-    with pytest.raises(
-        ValueError, match="compute_loss_func with a model of 3 candidates, which has no logits of all labels"
-    ):
+    with pytest.raises(ValueError, match="compute_loss_func with num_candidates=3: there are no logits of all labels"):
         make_trainer(model=model, trainer={"compute_loss_func": bce})

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
-__all__ = ["SAID_BY_DATA", "USUAL_NAMES", "field_names", "hint", "read_overrides", "refuse_unknown_overrides"]
+__all__ = ["SAID_BY_DATA", "USUAL_NAMES", "check_overrides", "field_names", "hint", "read_overrides"]
 
 
 PYTHON_WORDS = {"True": True, "False": False, "None": None}
@@ -70,7 +70,7 @@ def read_overrides(text: str | dict | None) -> dict[str, Any]:
     return overrides
 
 
-def refuse_unknown_overrides(overrides: dict[str, Any], config_class: type[PreTrainedConfig]) -> None:
+def check_overrides(overrides: dict[str, Any], config_class: type[PreTrainedConfig]) -> None:
     """Refuse fields that a family's config, or its encoder's, does not have or that the data say, and words where it has numbers.
 
     Raises:
@@ -97,10 +97,10 @@ def refuse_unknown_overrides(overrides: dict[str, Any], config_class: type[PreTr
             raise ValueError(f"config_overrides has {key}={value!r}, but {key} is of the type {kind}, such as {default!r}.")
     backbone = overrides.get("backbone_config")
     if isinstance(backbone, dict):
-        _refuse_unknown_encoder_fields(backbone)
+        _check_encoder_fields(backbone)
 
 
-def _refuse_unknown_encoder_fields(settings: dict[str, Any]) -> None:
+def _check_encoder_fields(settings: dict[str, Any]) -> None:
     model_type = settings.get("model_type", "bert")
     if model_type not in CONFIG_MAPPING:
         raise ValueError(

@@ -5,21 +5,24 @@ import json
 import tempfile
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from datasets import DatasetDict
+from datasets import Dataset, DatasetDict
 from datasets import config as datasets_config
 from huggingface_hub import constants as hub_constants
 
 from hf_xmtc.data import LabelInfo, load_xmtc_dataset
+from hf_xmtc.data.document_sample import sample_rows
 from hf_xmtc.training import XMTCTrainingArguments
 
-from .document_limits import limit_documents
 from .processes import log_once
 from .recipe import Recipe
 
-__all__ = ["cache_folders", "content_digest", "load_data", "refuse_useless_splits"]
+__all__ = ["cache_folders", "check_splits", "content_digest", "load_data", "rows_in_data"]
 
 _ROWS = 10_000
+# Column with the place of a sampled document in the whole split.
+ROW = "row"
 
 
 def load_data(recipe: Recipe) -> DatasetDict:
@@ -35,9 +38,35 @@ def load_data(recipe: Recipe) -> DatasetDict:
         label_column=chosen.label_column,
         revision=chosen.dataset_revision,
     )
-    for sentence in limit_documents(data, chosen.document_limits):
+    for sentence in _limit_documents(data, chosen.document_limits):
         log_once(recipe.training, sentence)
     return data
+
+
+def _limit_documents(data: DatasetDict, limits: dict[str, int]) -> list[str]:
+    """Put a fair sample (`hf_xmtc.data.sample_documents`) in place of each split that is larger than its limit.
+
+    Args:
+        data: The splits; changed in place.
+        limits: Documents of each limited split.
+
+    Returns:
+        A sentence for each sample.
+    """
+    sentences = []
+    for split, limit in limits.items():
+        if split not in data or len(data[split]) <= limit:
+            continue
+        whole, rows = data[split], sample_rows(data[split], limit)
+        # The column first: after the choice of rows it would copy the texts.
+        data[split] = whole.add_column(ROW, np.arange(len(whole))).select(rows)
+        sentences.append(f"{split}: {limit:,} of {len(whole):,} documents, a sample by a hash of their texts.")
+    return sentences
+
+
+def rows_in_data(split: Dataset) -> np.ndarray:
+    """The place of each document in the split as the loader gives it, (N,)."""
+    return np.asarray(split[ROW][:]) if ROW in split.column_names else np.arange(len(split))
 
 
 def cache_folders() -> list[str]:
@@ -45,7 +74,7 @@ def cache_folders() -> list[str]:
     return [hub_constants.HF_HOME, str(datasets_config.HF_DATASETS_CACHE), tempfile.gettempdir()]
 
 
-def refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArguments) -> None:
+def check_splits(statistics: dict[str, Any], args: XMTCTrainingArguments) -> None:
     """Refuse splits without labels, and settings that need a validation split where there is none.
 
     Raises:
@@ -58,7 +87,7 @@ def refuse_useless_splits(statistics: dict[str, Any], args: XMTCTrainingArgument
             "are compared during training. Hold a part of train out with --validation_fraction 0.1, or train without "
             "evaluation: --eval_strategy no --load_best_model_at_end False."
         )
-    for name, idle in (("tune_threshold", "none"), ("tune_generator_share", False)):
+    for name, idle in (("tune_threshold", "none"), ("tune_retrieval_weight", False)):
         if "validation" not in splits and getattr(args, name) != idle:
             raise ValueError(
                 f"{name}={getattr(args, name)!r}, but {statistics['source']} has no validation split to tune it on. Hold a part of "

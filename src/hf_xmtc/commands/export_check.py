@@ -10,9 +10,9 @@ import torch
 from datasets import Dataset, DatasetDict
 
 from hf_xmtc.data import LabelInfo
+from hf_xmtc.data.collator import CANDIDATES
 from hf_xmtc.models.modeling_xmtc import XMTCOutput
 from hf_xmtc.training import XMTCTrainer
-from hf_xmtc.training.candidates import CANDIDATES
 
 __all__ = ["check_folder", "check_reopens", "reference_scores"]
 
@@ -34,8 +34,8 @@ texts, labels, as_candidates = json.load(sys.stdin)
 tagger = pipeline("text-classification", model=sys.argv[1], trust_remote_code=True, top_k=None, device="cpu")
 answers = []
 for text, row in zip(texts, labels):
-    found = tagger(text, candidates=row) if as_candidates else tagger(text)
-    answers.append({entry["label"]: entry["score"] for entry in found})
+    entries = tagger(text, candidates=row) if as_candidates else tagger(text)
+    answers.append({entry["label"]: entry["score"] for entry in entries})
 print("SCORES" + json.dumps([[answer[label] for label in row] for answer, row in zip(answers, labels)]))
 """
 

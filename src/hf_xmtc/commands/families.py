@@ -5,9 +5,19 @@ from typing import Any
 
 from hf_xmtc import models
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
+from hf_xmtc.models.modeling_joint import JointModel
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
-__all__ = ["FAMILIES", "FROM_SCRATCH", "SIZES", "default_recipe", "family_named"]
+__all__ = [
+    "FAMILIES",
+    "FROM_SCRATCH",
+    "SIZES",
+    "default_recipe",
+    "family_named",
+    "reads_cls_tokens",
+    "reads_labels",
+    "takes_backbone",
+]
 
 FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
     name: (model.config_class, model) for name, model in models.FAMILIES.items()
@@ -56,3 +66,18 @@ def family_named(name: str) -> tuple[type[XMTCConfig], type[XMTCPreTrainedModel]
     if name not in FAMILIES:
         raise ValueError(f"model_family={name!r} is unknown. The families are: {', '.join(sorted(FAMILIES))}.")
     return FAMILIES[name]
+
+
+def takes_backbone(family: str) -> bool:
+    """True if the family has a place for a pretrained encoder."""
+    return hasattr(family_named(family)[1], "from_backbone")
+
+
+def reads_cls_tokens(family: str) -> bool:
+    """True if the family's documents begin with CLS tokens."""
+    return hasattr(family_named(family)[0], "num_cls_tokens")
+
+
+def reads_labels(family: str) -> bool:
+    """True if the family has an embedding for each label."""
+    return issubclass(family_named(family)[1], JointModel)

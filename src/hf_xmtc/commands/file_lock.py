@@ -103,7 +103,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _is_there(path: Path, descriptor: int) -> bool:
-    """Whether the open file is still the one of that name."""
+    """True if the open file is still the one of that name."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:

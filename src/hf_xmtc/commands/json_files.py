@@ -15,7 +15,7 @@ def write_json(path: Path, content: dict[str, Any] | list[Any]) -> None:
 
     Args:
         path: The file.
-        content: What it shall hold; NaN and infinity become null.
+        content: Its content; NaN and infinity become null.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")

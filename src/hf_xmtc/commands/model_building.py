@@ -12,38 +12,40 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from hf_xmtc.data import LabelInfo, label_counts
 from hf_xmtc.models.backbones import pretrained_config
+from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import add_cls_tokens, check_max_length, load_word_vectors, read_vector_words, train_word_tokenizer
 from hf_xmtc.training import estimate_memory, initialize_label_bias, initialize_label_embedding
-from hf_xmtc.training.option_refusals import refuse_unusable_with_model
+from hf_xmtc.training.option_conflicts import check_model_options
 
 from .config_overrides import read_overrides
-from .families import family_named
+from .families import family_named, reads_cls_tokens, reads_labels, takes_backbone
 from .processes import log_once
 from .recipe import Recipe
 from .starting_model import StartingModel
 
-__all__ = ["build_model", "build_tokenizer", "initialize_labels", "refuse_too_large", "with_starting_model"]
+__all__ = ["build_model", "build_tokenizer", "check_size", "initialize_labels", "with_starting_model"]
 
 logger = logging.getLogger(__name__)
 
 
-def refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
+def check_size(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> None:
     """Say what training will need, and stop before anything is allocated if it cannot fit."""
     args = recipe.training
-    model = build_model(recipe, info, tokenizer, on_meta=True)
-    refuse_unusable_with_model(args, model)
-    limit, wanted = model.max_input_tokens, recipe.data.max_length_tokens
-    if limit is not None and wanted > limit:
+    with torch.device("meta"):
+        model = family_named(recipe.model.model_family)[1](_config_of(recipe, info, tokenizer))
+    check_model_options(args, model)
+    limit, length = model.max_input_tokens, recipe.data.max_length_tokens
+    if limit is not None and length > limit:
         taker = f"the backbone {recipe.model.backbone}" if recipe.model.backbone else "the model"
-        counted = ", the CLS tokens included" if recipe.model.reads_cls_tokens else ""
+        counted = ", the CLS tokens included" if reads_cls_tokens(recipe.model.model_family) else ""
         raise ValueError(
-            f"max_length_tokens={wanted}, but {taker} takes {limit} tokens{counted}. "
+            f"max_length_tokens={length}, but {taker} takes {limit} tokens{counted}. "
             f"Use --max_length_tokens {limit} or less."
         )
-    estimate = estimate_memory(model, args, wanted)
+    estimate = estimate_memory(model, args, length)
     log_once(args, estimate.describe())
-    estimate.refuse_if_too_large()
+    estimate.check_available()
 
 
 def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFast:
@@ -58,11 +60,13 @@ def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFas
         try:
             tokenizer = AutoTokenizer.from_pretrained(recipe.model.backbone, revision=recipe.model.backbone_revision)
         except (OSError, ValueError) as error:
-            reason = "is no folder with a pretrained encoder and its tokenizer, and could not be had from the Hub either"
+            reason = (
+                "is no folder with a pretrained encoder and its tokenizer, and could not be downloaded from the Hub either"
+            )
             if os.path.isdir(recipe.model.backbone):
                 reason = "is a folder from which no tokenizer can be opened"
             raise OSError(f"backbone={recipe.model.backbone!r} {reason}: {error}") from error
-        if recipe.model.reads_cls_tokens:
+        if reads_cls_tokens(recipe.model.model_family):
             return add_cls_tokens(tokenizer, recipe.model.num_cls_tokens, max_length=max_length)
         check_max_length(tokenizer, max_length)
         tokenizer.model_max_length = max_length
@@ -74,52 +78,66 @@ def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFas
         min_document_frequency=recipe.data.min_document_frequency,
         max_length=max_length,
         # A family with an encoder of transformers reads one, as a pretrained tokenizer would have it.
-        num_cls_tokens=recipe.model.num_cls_tokens if recipe.model.reads_cls_tokens else int(recipe.model.takes_backbone),
+        num_cls_tokens=recipe.model.num_cls_tokens
+        if reads_cls_tokens(recipe.model.model_family)
+        else int(takes_backbone(recipe.model.model_family)),
         word_splitting=recipe.data.word_splitting,
         frequent_first=read_vector_words(vectors) if vectors else None,
     )
 
 
-def build_model(
-    recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast, on_meta: bool = False
-) -> XMTCPreTrainedModel:
-    """The model with its label names; on the meta device it takes no memory."""
-    config_class, model_class = family_named(recipe.model.model_family)
-    if recipe.model.start is not None:
-        return _trained_model(model_class, recipe, info, on_meta)
-    settings = {"label_names": info.names, **recipe.model.config_settings()}
-    if recipe.model.backbone:
-        return _model_on_backbone(model_class, recipe, settings, tokenizer, on_meta)
+def build_model(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> XMTCPreTrainedModel:
+    """The model with its label names."""
+    chosen, model_class = recipe.model, family_named(recipe.model.model_family)[1]
+    if chosen.start is not None:
+        _report_labels(recipe, info)
+        return chosen.start.open(info.names, read_overrides(chosen.config_overrides))
+    if chosen.backbone:
+        return model_class.from_backbone(
+            chosen.backbone,
+            tokenizer=tokenizer,
+            num_layers=chosen.backbone_num_layers,
+            revision=chosen.backbone_revision,
+            seed=recipe.training.seed,
+            **{"label_names": info.names, **chosen.config_settings()},
+        )
+    model = model_class(_config_of(recipe, info, tokenizer))
+    if recipe.data.word_vectors:
+        vectors, num_words = load_word_vectors(recipe.data.word_vectors, tokenizer)
+        field = "embedding_size" if hasattr(model.config, "embedding_size") else "hidden_size"
+        if vectors.shape[1] != getattr(model.config, field):
+            raise ValueError(
+                f"The word vectors have {vectors.shape[1]} dimensions but {field}={getattr(model.config, field)}. "
+                f"Add --config_overrides {field}={vectors.shape[1]}."
+            )
+        log_once(recipe.training, f"{num_words:,} of {len(tokenizer):,} words start from a pretrained vector.")
+        with torch.no_grad():
+            model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
+    return model
+
+
+def _config_of(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> XMTCConfig:
+    """The config of the model that `build_model` builds."""
+    chosen, config_class = recipe.model, family_named(recipe.model.model_family)[0]
+    if chosen.start is not None:
+        return chosen.start.config_for(info.names, read_overrides(chosen.config_overrides))
+    settings = {"label_names": info.names, **chosen.config_settings()}
+    if chosen.backbone:
+        backbone = pretrained_config(chosen.backbone, chosen.backbone_num_layers, revision=chosen.backbone_revision)
+        backbone.vocab_size = len(tokenizer)
+        return config_class.for_backbone(backbone, tokenizer, **settings)
     config = config_class.for_tokenizer(tokenizer, **settings)
     if getattr(config, "freeze_embeddings", False) and not recipe.data.word_vectors:
         raise ValueError(
             "freeze_embeddings=True, but without word_vectors the words start at random and would stay so. Add --word_vectors FILE, or "
             "--config_overrides freeze_embeddings=false."
         )
-    if on_meta:
-        with torch.device("meta"):
-            return model_class(config)
-    model = model_class(config)
-    if recipe.data.word_vectors:
-        vectors, found = load_word_vectors(recipe.data.word_vectors, tokenizer)
-        field = "embedding_size" if hasattr(config, "embedding_size") else "hidden_size"
-        if vectors.shape[1] != getattr(config, field):
-            raise ValueError(
-                f"The word vectors have {vectors.shape[1]} dimensions but {field}={getattr(config, field)}. "
-                f"Add --config_overrides {field}={vectors.shape[1]}."
-            )
-        log_once(recipe.training, f"{found:,} of {len(tokenizer):,} words start from a pretrained vector.")
-        with torch.no_grad():
-            model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
-    return model
+    return config
 
 
-def _trained_model(model_class, recipe: Recipe, info: LabelInfo, on_meta: bool) -> XMTCPreTrainedModel:
-    start, overrides = recipe.model.start, read_overrides(recipe.model.config_overrides)
-    if on_meta:
-        config = start.config_for(info.names, overrides)
-        with torch.device("meta"):
-            return model_class(config)
+def _report_labels(recipe: Recipe, info: LabelInfo) -> None:
+    """Log which labels of the starting model are kept, and what was tuned on its old data."""
+    start = recipe.model.start
     num_new, dropped = len(start.new_labels(info.names)), start.dropped_labels(info.names)
     log_once(
         recipe.training,
@@ -136,9 +154,8 @@ def _trained_model(model_class, recipe: Recipe, info: LabelInfo, on_meta: bool) 
         log_once(
             recipe.training,
             "What was tuned on the model's old data, thresholds or the generator's share, is not taken over; --tune_threshold and "
-            "--tune_generator_share tune it anew.",
+            "--tune_retrieval_weight tune it anew.",
         )
-    return start.open(info.names, overrides)
 
 
 def initialize_labels(
@@ -156,27 +173,10 @@ def initialize_labels(
     chosen = recipe.model
     label_ids = None if chosen.start is None else chosen.start.new_labels(info.names)
     start = chosen.label_embedding_start
-    if start is not None or (chosen.reads_labels and model.config.joint_embedding):
+    if start is not None or (reads_labels(chosen.model_family) and model.config.joint_embedding):
         initialize_label_embedding(model, tokenizer, start or "text", label_ids=label_ids)
     if chosen.label_bias_from_frequency:
         initialize_label_bias(model, label_counts(train, info.num_labels), len(train), label_ids=label_ids)
-
-
-def _model_on_backbone(model_class, recipe: Recipe, settings: dict, tokenizer, on_meta: bool) -> XMTCPreTrainedModel:
-    chosen = recipe.model
-    if not on_meta:
-        return model_class.from_backbone(
-            chosen.backbone,
-            tokenizer=tokenizer,
-            num_layers=chosen.backbone_num_layers,
-            revision=chosen.backbone_revision,
-            seed=recipe.training.seed,
-            **settings,
-        )
-    backbone_config = pretrained_config(chosen.backbone, chosen.backbone_num_layers, revision=chosen.backbone_revision)
-    backbone_config.vocab_size = len(tokenizer)
-    with torch.device("meta"):
-        return model_class(model_class.config_class.for_backbone(backbone_config, tokenizer, **settings))
 
 
 def with_starting_model(recipe: Recipe) -> Recipe:
@@ -188,14 +188,10 @@ def with_starting_model(recipe: Recipe) -> Recipe:
     """
     chosen, data = recipe.model, recipe.data
     if chosen.model is None:
-        if chosen.model_revision is not None:
-            raise ValueError(
-                f"model_revision={chosen.model_revision!r}, but no model was named. Add --model HUB_ID, or leave it out."
-            )
         return recipe
     start = StartingModel.from_pretrained(chosen.model, chosen.model_revision)
     choices = _choices(recipe)
-    start.refuse_other_settings({name: value for name, value in (vars(chosen) | vars(data)).items() if name in choices})
+    start.check_settings({name: value for name, value in (vars(chosen) | vars(data)).items() if name in choices})
     config, chosen, data = start.config, copy.copy(chosen), copy.copy(data)
     chosen.start, chosen.model_family = start, config.model_type
     chosen.cornet_num_blocks, chosen.cornet_context_size = config.cornet_num_blocks, config.cornet_context_size

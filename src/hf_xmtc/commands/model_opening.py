@@ -100,7 +100,7 @@ def open_generator(
     from hf_xmtc.retrieval import CandidateGenerator  # not at the top: other models do without scikit-learn
 
     generator = CandidateGenerator.from_pretrained(name_or_path, revision)
-    model.config.refuse_generator_of_others(generator)
+    model.config.check_generator(generator)
     return generator
 
 
@@ -141,8 +141,8 @@ def check_readable(name_or_path: str) -> None:
         )
 
 
-def choose_max_length(model: XMTCPreTrainedModel, tokenizer: PreTrainedTokenizerFast, wanted: int | None) -> int | None:
-    """Tokens after which texts are cut: the wanted number, else what the model takes; None where nothing limits it.
+def choose_max_length(model: XMTCPreTrainedModel, tokenizer: PreTrainedTokenizerFast, max_length: int | None) -> int | None:
+    """Tokens after which texts are cut: the requested number, else what the model takes; None where nothing limits it.
 
     Raises:
         ValueError: If the model does not take so many, or they leave no room for text beside the special tokens.
@@ -150,9 +150,9 @@ def choose_max_length(model: XMTCPreTrainedModel, tokenizer: PreTrainedTokenizer
     # A tokenizer without a limit answers 1e30.
     limits = [limit for limit in (model.max_input_tokens, tokenizer.model_max_length) if limit is not None and limit < 1e9]
     limit = min(limits, default=None)
-    if wanted is None:
+    if max_length is None:
         return limit
-    if limit is not None and wanted > limit:
-        raise ValueError(f"--max_length is {wanted} but the model takes {limit} tokens. Lower it or leave it out.")
-    check_max_length(tokenizer, wanted)
-    return wanted
+    if limit is not None and max_length > limit:
+        raise ValueError(f"--max_length is {max_length} but the model takes {limit} tokens. Lower it or leave it out.")
+    check_max_length(tokenizer, max_length)
+    return max_length

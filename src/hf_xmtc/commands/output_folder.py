@@ -33,7 +33,7 @@ _ORIGIN = {"dataset", "dataset_name", "dataset_license", "dataset_repo_id", "dat
 
 
 class OutputFolder:
-    """What lies where in the output of `hf-xmtc train`.
+    """The files in the output of `hf-xmtc train`.
 
     A finished folder is never written to again; an unfinished one of the same recipe is resumed; any other content is left
     alone.
@@ -52,7 +52,7 @@ class OutputFolder:
         """
         return exclusive(self.path / LOCK_FILE, f"The folder {self.path}")
 
-    def refuse_if_taken(self) -> None:
+    def check_free(self) -> None:
         """Refuse a folder that a training run must not write to.
 
         Raises:
@@ -70,9 +70,9 @@ class OutputFolder:
                 f"{self.path} holds a finished model. Choose another --output_dir, or delete that folder to train anew."
             )
         if RECIPE_FILE not in present:
-            found = ", ".join(sorted(present)[:5])
+            names_present = ", ".join(sorted(present)[:5])
             raise FileExistsError(
-                f"{self.path} is not empty ({found}) and was not made by hf-xmtc train. Choose another --output_dir."
+                f"{self.path} is not empty ({names_present}) and was not made by hf-xmtc train. Choose another --output_dir."
             )
 
     def claim(self, recipe: dict[str, Any]) -> bool:
@@ -82,13 +82,13 @@ class OutputFolder:
             recipe: All settings as one flat JSON object.
 
         Returns:
-            Whether an unfinished run with the same recipe has left something to go on from.
+            True if an unfinished run with the same recipe has left something to go on from.
 
         Raises:
             FileExistsError: If the folder is taken, or holds checkpoints of an unfinished run with another recipe.
             ValueError: If the recipe of an unfinished run cannot be read.
         """
-        self.refuse_if_taken()
+        self.check_free()
         clear_unfinished(self.checkpoints)
         # A run that was stopped before its first checkpoint has nothing to lose, whatever its settings were.
         if self.last_checkpoint() is None:
@@ -104,16 +104,16 @@ class OutputFolder:
         left_out = _ORIGIN if DATA_DIGEST in earlier else {DATA_DIGEST}
         changed = [key for key in sorted({*earlier, *now} - left_out) if earlier.get(key) != now.get(key)]
         if changed:
-            shown = "; ".join(f"{key} was {earlier.get(key)!r} and is now {now.get(key)!r}" for key in changed[:5])
+            changes = "; ".join(f"{key} was {earlier.get(key)!r} and is now {now.get(key)!r}" for key in changed[:5])
             raise FileExistsError(
-                f"{self.path} holds an unfinished run with other settings: {shown}. Repeat that run's settings (and its texts and "
+                f"{self.path} holds an unfinished run with other settings: {changes}. Repeat that run's settings (and its texts and "
                 f"labels, where {DATA_DIGEST} differs) to resume it, choose another --output_dir, or delete the folder."
             )
         return True
 
     @property
     def is_finished(self) -> bool:
-        """Whether a run has ended in it, and may only be published."""
+        """True if a run has ended in it, and may only be published."""
         return (self.path / METRICS_FILE).exists()
 
     def last_checkpoint(self) -> str | None:
@@ -148,14 +148,14 @@ class OutputFolder:
             unseen: Labels with the ids from ``len(names)`` on, which only evaluation data has.
         """
         labels = np.asarray([*names.labels, *unseen], dtype=object)
-        given, there = gold >= 0, top_labels >= 0
-        ends = np.append(0, there.sum(axis=1).cumsum())
+        is_gold, is_predicted = gold >= 0, top_labels >= 0
+        ends = np.append(0, is_predicted.sum(axis=1).cumsum())
         columns = {
             "row": pa.array(rows, pa.int64()),
-            "label_ids": _lists(top_labels[there], ends, pa.int32()),
-            "labels": _lists(labels[top_labels[there]], ends, pa.string()),
-            "scores": _lists(top_scores[there], ends, pa.float32()),
-            "gold": _lists(labels[gold[given]], np.append(0, given.sum(axis=1).cumsum()), pa.string()),
+            "label_ids": _lists(top_labels[is_predicted], ends, pa.int32()),
+            "labels": _lists(labels[top_labels[is_predicted]], ends, pa.string()),
+            "scores": _lists(top_scores[is_predicted], ends, pa.float32()),
+            "gold": _lists(labels[gold[is_gold]], np.append(0, is_gold.sum(axis=1).cumsum()), pa.string()),
         }
         path = self.path / "predictions" / f"{split}.parquet"
         path.parent.mkdir(exist_ok=True)

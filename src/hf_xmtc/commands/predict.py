@@ -34,14 +34,14 @@ __all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predic
 
 @dataclass(frozen=True)
 class PredictSummary:
-    """What a run of `predict_file` did.
+    """Counts and times of a run of `predict_file`.
 
     Attributes:
         total: Everything in the output, earlier runs included.
         num_documents: Documents tagged by this run.
         seconds: Time it took, without opening the model.
         max_length: Tokens after which a text was cut; None where the model has no limit.
-        was_complete: Whether the output was complete already: a run with the same settings was killed while it removed its state.
+        was_complete: True if the output was complete already: a run with the same settings was killed while it removed its state.
     """
 
     total: Progress
@@ -52,31 +52,17 @@ class PredictSummary:
 
     def describe(self) -> str:
         """The run in a few lines; the last has documents, seconds and documents per second."""
-        lines, total = [], self.total
+        total, complete = self.total, "The output is complete: the last run was stopped when it had written all"
         if self.was_complete:
-            return (
-                f"The output is complete: the last run was stopped when it had written all {total.num_documents:,} documents"
-            )
-        if not total.num_documents:
-            lines.append("The input is empty, and so is the output.")
-        if total.num_without_text:
-            lines.append(
-                f"{total.num_without_text:,} of {total.num_documents:,} documents have no text (null or not a string); they "
-                "were read as empty texts."
-            )
-        if total.num_not_unicode:
-            lines.append(
-                f"{total.num_not_unicode:,} of {total.num_documents:,} documents are not valid Unicode (lone surrogates, each of which "
-                "was read as U+FFFD)."
-            )
-        if total.num_truncated:
-            lines.append(
-                f"{total.num_truncated:,} of {total.num_documents:,} documents were cut at {self.max_length} tokens."
-            )
-        if total.num_without_labels:
-            lines.append(
-                f"{total.num_without_labels:,} of {total.num_documents:,} documents got no label: none is likely enough."
-            )
+            return f"{complete} {total.num_documents:,} documents"
+        counts = (
+            (total.num_without_text, "have no text (null or not a string); they were read as empty texts."),
+            (total.num_not_unicode, "are not valid Unicode (lone surrogates, each of which was read as U+FFFD)."),
+            (total.num_truncated, f"were cut at {self.max_length} tokens."),
+            (total.num_without_labels, "got no label: none is likely enough."),
+        )
+        lines = [] if total.num_documents else ["The input is empty, and so is the output."]
+        lines += [f"{count:,} of {total.num_documents:,} documents {outcome}" for count, outcome in counts if count]
         if total.num_documents > self.num_documents:
             lines.append(f"{total.num_documents - self.num_documents:,} documents had been done by an interrupted run.")
         speed = self.num_documents / self.seconds if self.seconds else 0.0
@@ -130,11 +116,11 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
             model's scores are not finite.
         ImportError: If a parquet file is asked for and ``pyarrow`` is missing.
     """
-    _refuse_several_processes()
+    _check_one_process()
     documents = DocumentFile(settings.input, settings.input_format, settings.text_column, settings.id_column)
     device = choose_device(settings.device)
     check_readable(settings.model)
-    _refuse_same_file(settings)
+    _check_other_file(settings)
     # Two runs would mix their rows.
     with exclusive(Path(f"{settings.output}.partial.lock"), f"The output {settings.output}"):
         return _predict_file(settings, documents, device, show_progress)
@@ -189,7 +175,7 @@ def _predict_file(
     return PredictSummary(total, total.num_documents - done, time.monotonic() - started, max_length)
 
 
-def _refuse_several_processes() -> None:
+def _check_one_process() -> None:
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if processes > 1:
         raise ValueError(
@@ -198,39 +184,27 @@ def _refuse_several_processes() -> None:
         )
 
 
-def _refuse_same_file(settings: PredictArguments) -> None:
+def _check_other_file(settings: PredictArguments) -> None:
     if Path(settings.output).resolve() == Path(settings.input).resolve():
         raise ValueError(f"--input and --output are both {settings.output}. Name another output to keep the texts.")
 
 
 def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> dict[str, Any]:
-    """What decides the rows of the output; a run may only go on where all of it is the same."""
-    names = (
-        "model",
-        "revision",
-        "trust_remote_code",
-        "input",
-        "text_column",
-        "id_column",
-        "top_k",
-        "min_score",
-        "threshold",
-        "max_length",
-        "with_names",
-    )
-    found = {f"--{name}": getattr(settings, name) for name in names}
-    found["--input_format"] = documents.format
+    """Everything that decides the rows of the output; a run may only go on where all of it is the same."""
+    names = "model revision trust_remote_code input text_column id_column top_k min_score threshold max_length with_names"
+    deciding = {f"--{name}": getattr(settings, name) for name in names.split()}
+    deciding["--input_format"] = documents.format
     if not documents.from_standard_input:
-        found["--input"] = str(Path(settings.input).resolve())
-        found["the input file"] = _file_identity(Path(settings.input))
+        deciding["--input"] = str(Path(settings.input).resolve())
+        deciding["the input file"] = _file_identity(Path(settings.input))
     folder = Path(settings.model)
     if folder.is_dir():
-        found["--model"] = str(folder.resolve())
-        read = [folder / name for name in (*MODEL_FILES, *WEIGHTS_FILES, LABELS_FILE)]
-        for path in (*read, *sorted(folder.glob("candidates/*"))):
+        deciding["--model"] = str(folder.resolve())
+        files = [folder / name for name in (*MODEL_FILES, *WEIGHTS_FILES, LABELS_FILE)]
+        for path in (*files, *sorted(folder.glob("candidates/*"))):
             if path.is_file():
-                found[f"the model's {path.relative_to(folder).as_posix()}"] = _file_identity(path)
-    return found
+                deciding[f"the model's {path.relative_to(folder).as_posix()}"] = _file_identity(path)
+    return deciding
 
 
 def _file_identity(path: Path) -> str:

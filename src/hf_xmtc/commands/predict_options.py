@@ -1,4 +1,4 @@
-"""Options of `hf-xmtc predict`. Nothing heavy is imported, so that help and refusals come at once."""
+"""Options of `hf-xmtc predict`. Nothing heavy is imported, so that help and errors come at once."""
 
 import argparse
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ def _option(description: str, default: Any = MISSING) -> Any:
 
 @dataclass
 class PredictArguments:
-    """Which model tags which texts; the options of ``scripts/predict.py``."""
+    """Model and texts; the options of ``scripts/predict.py``."""
 
     model: str = _option("Model folder, or its id on the Hub.")
     input: str = _option("File of texts: parquet, jsonl, csv, tsv or txt (one text a line); - for standard input.")

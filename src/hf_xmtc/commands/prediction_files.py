@@ -44,7 +44,7 @@ class PredictionRow:
 
 @dataclass
 class Progress:
-    """What has been written so far, all runs together.
+    """Counts of the rows written so far, all runs together.
 
     Attributes:
         num_documents: Documents written.
@@ -74,15 +74,15 @@ class PredictionWriter:
     Args:
         output: The file; its ending says parquet or jsonl.
         settings: Everything that decides what the rows are; JSON values, named as the user knows them.
-        has_ids: Whether rows have ids.
-        has_names: Whether they have the labels' names.
+        has_ids: True if rows have ids.
+        has_names: True if they have the labels' names.
         id_type: Arrow type of the ids in a parquet file; None writes them as strings.
         overwrite: Replace a finished output, and drop an unfinished one of other settings.
         resumable: Go on from an unfinished output of the same settings; False starts it over.
 
     Attributes:
-        progress: What has been written so far.
-        is_complete: Whether a run with the same settings was killed when the output had its name already; nothing is left to write.
+        progress: Counts so far.
+        is_complete: True if a run with the same settings was killed when the output had its name already; nothing is left to write.
 
     Raises:
         FileExistsError: If the output is finished.
@@ -177,7 +177,7 @@ class PredictionWriter:
     # ---- going on --------------------------------------------------------------------------------------------------------
 
     def _read_progress(self, overwrite: bool, resumable: bool) -> tuple[Progress, bool]:
-        """What an earlier run has written, and whether its output is complete."""
+        """Progress of an earlier run, and True if its output is complete."""
         if not self._state_file.exists():
             return Progress(), False
         try:

@@ -13,10 +13,10 @@ from transformers.training_args import ParallelMode
 
 __all__ = [
     "UnjoinedProcessesError",
+    "check_processes_joined",
     "leave_processes",
     "log_once",
     "peak_memory_mb",
-    "refuse_unjoined_processes",
     "requested_processes",
     "set_up_process",
     "usable_cores",
@@ -41,7 +41,7 @@ def set_up_process(args: TrainingArguments) -> None:
         UnjoinedProcessesError: If several processes were asked for and they are not joined.
     """
     logging.basicConfig(format="%(message)s", level=logging.INFO if args.should_log else logging.WARNING)
-    refuse_unjoined_processes(args)
+    check_processes_joined(args)
     launched = "LOCAL_WORLD_SIZE" in os.environ or "ACCELERATE_MIXED_PRECISION" in os.environ
     if args.device.type == "cpu" and (launched or "OMP_NUM_THREADS" not in os.environ):
         # `accelerate launch` gives every process one thread, which leaves most of the machine idle; without it the number is the user's.
@@ -85,15 +85,15 @@ def peak_memory_mb(device: torch.device | None = None) -> int:
 
         return round(psutil.Process().memory_info().peak_wset / 2**20)
     status = Path("/proc/self/status")
-    if status.exists() and (found := re.search(r"^VmHWM:\s*(\d+) kB", status.read_text(), re.MULTILINE)):
+    if status.exists() and (match := re.search(r"^VmHWM:\s*(\d+) kB", status.read_text(), re.MULTILINE)):
         # Of this program alone: the number below may be that of the process which started it.
-        return round(int(found[1]) / 2**10)
+        return round(int(match[1]) / 2**10)
     import resource  # is not there on Windows
 
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10))
 
 
-def refuse_unjoined_processes(args: TrainingArguments) -> None:
+def check_processes_joined(args: TrainingArguments) -> None:
     """Refuse processes that would each train alone on all data, and launchers that silently started one instead of several.
 
     Raises:

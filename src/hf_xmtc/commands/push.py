@@ -1,15 +1,19 @@
-"""`hf-xmtc push`: publish a model folder on the Hugging Face Hub."""
+"""`hf-xmtc push`: publish a model folder on the Hugging Face Hub, after training or later."""
 
+import contextlib
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from hf_xmtc.hub import push_folder
 from hf_xmtc.hub.model_files import ModelFiles
 from hf_xmtc.hub.push import describe_left_out
+from hf_xmtc.training import XMTCTrainingArguments
 
 from .push_options import option_parser
 
-__all__ = ["main"]
+__all__ = ["explain_failed_push", "main", "push_command"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,3 +51,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         print(f"Published at {address}")
     return 0
+
+
+@contextlib.contextmanager
+def explain_failed_push(folder: Path, args: XMTCTrainingArguments) -> Iterator[None]:
+    """Name the command that only pushes, in the error of a push within this context.
+
+    Args:
+        folder: The finished model folder.
+        args: With ``hub_model_id`` (the folder's name by default), ``hub_private_repo`` and ``hub_revision``.
+
+    Raises:
+        OSError: In the place of an OSError or ValueError of the push.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise OSError(
+            f"The model is finished in {folder}, but was not published: {error}\nPublish it, without training again: {push_command(folder, args)}"
+        ) from error
+
+
+def push_command(folder: Path, args: XMTCTrainingArguments) -> str:
+    """The command that publishes a finished model folder as a training run with these arguments would."""
+    command = ["hf-xmtc", "push", "--model", str(folder), "--repo_id", args.hub_model_id or folder.name]
+    command += ["--private"] if args.hub_private_repo else []
+    command += ["--revision", args.hub_revision] if args.hub_revision else []
+    return shlex.join(command)

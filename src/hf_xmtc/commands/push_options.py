@@ -1,4 +1,4 @@
-"""Options of `hf-xmtc push`. Nothing heavy is imported, so that help and refusals come at once."""
+"""Options of `hf-xmtc push`. Nothing heavy is imported, so that help and errors come at once."""
 
 import argparse
 from collections.abc import Sequence

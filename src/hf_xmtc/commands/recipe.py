@@ -1,25 +1,19 @@
-"""What `hf-xmtc train` can be told: dataclasses that the command line, a YAML recipe and JSON all parse into."""
+"""Settings of `hf-xmtc train`: dataclasses that the command line, a YAML recipe and JSON all parse into."""
 
-import argparse
 import dataclasses
 import os
-import sys
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from hf_xmtc.models.modeling_joint import JointModel
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
-from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unused_arguments
 
-from .config_overrides import SAID_BY_DATA, USUAL_NAMES, field_names, hint, read_overrides, refuse_unknown_overrides
-from .families import FAMILIES, FROM_SCRATCH, SIZES, default_recipe, family_named
-from .recipe_checks import check_compatibility
-from .recipe_file import read_recipe_file
+from .config_overrides import check_overrides, read_overrides
+from .families import FAMILIES, FROM_SCRATCH, family_named, reads_cls_tokens
+from .recipe_checks import check_model_settings, check_training_settings
 from .starting_model import TOKENIZER_OPTIONS, StartingModel
-from .train_options import option_parser
 
-__all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe", "parse_recipe"]
+__all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe"]
 
 # Training arguments that every recipe names, and those that say nothing about the result.
 ALWAYS_LISTED = (
@@ -65,10 +59,10 @@ SAID_ELSEWHERE = (
 
 @dataclass
 class ModelArguments:
-    """Which model to train.
+    """The model to train.
 
     Attributes:
-        start: What ``model`` names, once it is opened (`with_starting_model`).
+        start: The model that ``model`` names, once it is opened (`with_starting_model`).
     """
 
     start: ClassVar[StartingModel | None] = None
@@ -124,51 +118,10 @@ class ModelArguments:
         if self.cornet_num_blocks is None and self.model_family in FAMILIES:
             self.cornet_num_blocks = FAMILIES[self.model_family][0].cornet_num_blocks
 
-    def check(self) -> None:
-        """Refuse what the chosen family has no place for.
-
-        Raises:
-            ValueError: If there is no such family, or it takes no backbone or no CLS tokens and they were asked for.
-        """
-        if self.backbone and not self.takes_backbone:
-            raise ValueError(
-                f"backbone={self.backbone!r}, but a model of the family {self.model_family} reads words through an embedding of its own "
-                "and has no place for a pretrained encoder. Leave backbone out, or use --model_family bertxml."
-            )
-        if self.backbone_num_layers is not None and not self.backbone:
-            raise ValueError(
-                f"backbone_num_layers={self.backbone_num_layers}, but no backbone was named. Add --backbone FOLDER_OR_HUB_ID, or leave it out."
-            )
-        if self.label_embedding_start is not None and not self.reads_labels:
-            raise ValueError(
-                f"label_embedding_start={self.label_embedding_start!r}, but a model of the family {self.model_family} reads no labels. "
-                "Leave it out."
-            )
-        if not self.reads_cls_tokens and self.num_cls_tokens not in (0, type(self).num_cls_tokens):
-            raise ValueError(
-                f"num_cls_tokens={self.num_cls_tokens}, but a model of the family {self.model_family} reads no CLS tokens. Leave it out."
-            )
-
-    @property
-    def reads_cls_tokens(self) -> bool:
-        """Whether the family's documents begin with CLS tokens."""
-        config_class, _ = family_named(self.model_family)
-        return "num_cls_tokens" in field_names(config_class)
-
     @property
     def num_candidates(self) -> int:
         """Labels that the model scores for each document; 0 for all."""
         return int(self.config_settings().get("num_candidates", 0))
-
-    @property
-    def reads_labels(self) -> bool:
-        """Whether the family has an embedding for each label."""
-        return issubclass(family_named(self.model_family)[1], JointModel)
-
-    @property
-    def takes_backbone(self) -> bool:
-        """Whether the family has a place for a pretrained encoder."""
-        return hasattr(family_named(self.model_family)[1], "from_backbone")
 
     def config_settings(self) -> dict[str, Any]:
         """Fields for the family's config.
@@ -178,18 +131,18 @@ class ModelArguments:
         """
         config_class, _ = family_named(self.model_family)
         overrides = read_overrides(self.config_overrides)
-        refuse_unknown_overrides(overrides, config_class)
+        check_overrides(overrides, config_class)
         if self.start is not None:
             return {**self.start.settings, **overrides}
         settings = {"cornet_num_blocks": self.cornet_num_blocks, "cornet_context_size": self.cornet_context_size}
-        if self.reads_cls_tokens:
+        if reads_cls_tokens(self.model_family):
             settings["num_cls_tokens"] = self.num_cls_tokens
         return {**settings, **overrides}
 
 
 @dataclass
 class DataArguments:
-    """Which data to train on, and how texts become tokens."""
+    """The data to train on, and how texts become tokens."""
 
     dataset: str = field(default="demo", metadata={"help": '"demo", a folder with parquet files, or a Hub data set id.'})
     dataset_revision: str | None = field(default=None, metadata={"help": "Revision of a data set on the Hub."})
@@ -276,13 +229,15 @@ class Recipe:
     choices: frozenset[str] | None = None
 
     def check(self) -> None:
-        """Refuse settings of the model and of the training that do not go together.
+        """Refuse settings of the model and of the training that exclude each other.
 
         Raises:
             ValueError: If there are any.
         """
-        self.model.check()
-        check_compatibility(self.model.model_family, self.model.config_settings(), self.training)
+        model_class = family_named(self.model.model_family)[1]
+        check_model_settings(vars(self.model), ModelArguments)
+        facts = {"model": model_class.__name__, "has_thresholds": model_class.has_thresholds, **self.model.config_settings()}
+        check_training_settings(facts, self.training)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as one flat JSON object; local paths are reduced to their last part.
@@ -291,7 +246,7 @@ class Recipe:
         ``training_args.json``.
         """
         settings = {**dataclasses.asdict(self.model), **dataclasses.asdict(self.data)}
-        if not self.model.reads_cls_tokens:
+        if not reads_cls_tokens(self.model.model_family):
             del settings["num_cls_tokens"]
         if self.model.model:
             settings = {key: value for key, value in settings.items() if key not in TOKENIZER_OPTIONS}
@@ -301,94 +256,15 @@ class Recipe:
             if isinstance(value, str) and os.path.exists(value):
                 settings[key] = os.path.basename(os.path.abspath(value))
         # Defaults are taken from arguments with the same strategy, so that what follows from it is not listed as a choice.
-        given = self.training
-        followed = {
-            key: getattr(given, key)
-            for key in ("use_cpu", "dataloader_pin_memory", "eval_strategy", "metric_for_best_model")
+        args = self.training
+        context = {
+            key: getattr(args, key) for key in ("use_cpu", "dataloader_pin_memory", "eval_strategy", "metric_for_best_model")
         }
-        defaults = public_arguments(type(given)(output_dir="", load_best_model_at_end=False, **followed))
-        for entry in dataclasses.fields(given):
-            if entry.name in (*followed, "load_best_model_at_end"):
+        defaults = public_arguments(type(args)(output_dir="", load_best_model_at_end=False, **context))
+        for entry in dataclasses.fields(args):
+            if entry.name in (*context, "load_best_model_at_end"):
                 defaults[entry.name] = entry.default
-        for key, value in public_arguments(given).items():
+        for key, value in public_arguments(args).items():
             if key in ALWAYS_LISTED or (value != defaults[key] and key not in SAID_ELSEWHERE):
                 settings[key] = value
         return settings
-
-
-def parse_recipe(argv: list[str] | None = None) -> Recipe:
-    """Read the command line; ``--config FILE`` takes a YAML or JSON recipe whose values the command line may override.
-
-    Raises:
-        SystemExit: If a value cannot be read, as argparse does.
-        FileNotFoundError: If there is no such recipe file.
-        ValueError: If command line or recipe file name unknown settings, or settings contradict each other.
-    """
-    argv = list(sys.argv[1:] if argv is None else argv)
-    parser, defaults = option_parser(ModelArguments, DataArguments, XMTCTrainingArguments), {}
-    path, from_file = next(iter(_values_of("--config", argv)), None), {}
-    known = {action.dest for action in parser._actions} - {"help", "help_all", "config"}
-    if path is not None:
-        from_file = read_recipe_file(path, known)
-        defaults.update(from_file)
-    parser.set_defaults(**defaults)
-    chosen, unknown = parser.parse_known_args(argv)
-    if overrides := _values_of("--config_overrides", argv):
-        # Field by field, so that one of them does not undo what the recipe says of the others.
-        merged = read_overrides(defaults.get("config_overrides"))
-        for text in overrides:
-            merged = {**merged, **read_overrides(text)}
-        chosen.config_overrides = merged
-    if unknown:
-        options = [option.lstrip("-") for option in parser._option_string_actions if option.startswith("--")]
-        raise ValueError(
-            f"hf-xmtc train does not know {' '.join(unknown)}.{_hint_at_option(unknown[0], chosen.model_family, options)} See hf-xmtc "
-            "train --help."
-        )
-    _refuse_idle_options(chosen)
-    # What is not given stays as it is in the namespace.
-    seen = vars(parser.parse_known_args(argv, argparse.Namespace(**dict.fromkeys(known, parser)))[0])
-    choices = {name for name in known if from_file.get(name) is not None or seen[name] is not parser}
-    if (path or chosen.model) and "dataset" not in choices:
-        where = (
-            f"{path} names no data set, and neither does the command line"
-            if path
-            else f"--model {chosen.model} without a data set"
-        )
-        raise ValueError(f"{where}. Add --dataset FOLDER_OR_HUB_ID, or --dataset demo for the shipped one.")
-    other_sizes = not SIZES.isdisjoint(read_overrides(chosen.config_overrides))
-    if not (path or chosen.backbone or chosen.model or other_sizes):
-        vars(chosen).update(default_recipe(chosen.model_family, choices))
-    return Recipe(*parser.parse_dict(vars(chosen), allow_extra_keys=True), choices=frozenset(choices))
-
-
-def _hint_at_option(option: str, family: str, options: list[str]) -> str:
-    name = option.lstrip("-").partition("=")[0]
-    if name in SAID_BY_DATA:
-        return f" {SAID_BY_DATA[name]}"
-    if name in USUAL_NAMES:
-        return f" Did you mean {USUAL_NAMES[name]!r}?"
-    if family in FAMILIES and name in field_names(FAMILIES[family][0]):
-        return f" It is a field of the model's config: --config_overrides {name}=…."
-    return hint(name, options)
-
-
-def _refuse_idle_options(chosen: argparse.Namespace) -> None:
-    """Refuse training arguments that only other scripts heed, instead of doing something else than was asked for."""
-    if chosen.resume_from_checkpoint is not None:
-        raise ValueError(
-            f"resume_from_checkpoint={chosen.resume_from_checkpoint!r} is not needed: repeat the same command to resume; it goes "
-            "on from the last checkpoint in its output_dir. Leave the option out."
-        )
-    refuse_unused_arguments(chosen, {**IN_TRAINER, **IN_COMMAND})
-
-
-def _values_of(option: str, argv: list[str]) -> list[str]:
-    """All values that the command line gives to an option, in order."""
-    values = []
-    for position, argument in enumerate(argv):
-        if argument.startswith(f"{option}="):
-            values.append(argument.partition("=")[2])
-        elif argument == option and position + 1 < len(argv):
-            values.append(argv[position + 1])
-    return values

@@ -1,4 +1,4 @@
-"""Options of model and training that exclude each other."""
+"""Settings of model and training that exclude each other, beside those of training alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,39 +7,88 @@ from transformers import SchedulerType
 
 from hf_xmtc.training import XMTCTrainingArguments
 from hf_xmtc.training.evaluation import measured
-from hf_xmtc.training.option_refusals import refuse_thresholds_if_none
+from hf_xmtc.training.option_conflicts import CHOSEN, MODEL_CONFLICTS, Conflict, check_conflicts, option_settings
 
 from .config_overrides import hint
-from .families import family_named
+from .families import reads_cls_tokens, reads_labels, takes_backbone
 
-__all__ = ["check_compatibility"]
+__all__ = ["check_model_settings", "check_training_settings"]
+
+OF_MODEL = (
+    Conflict(
+        ("backbone",),
+        CHOSEN,
+        ("model_family",),
+        lambda family: not takes_backbone(family),
+        "it reads words through an embedding of its own and has no place for a pretrained encoder. Leave backbone out, "
+        "or use --model_family bertxml.",
+    ),
+    Conflict(("backbone_num_layers",), CHOSEN, ("backbone",), (None,), "add --backbone FOLDER_OR_HUB_ID, or leave it out."),
+    Conflict(("model_revision",), CHOSEN, ("model",), (None,), "add --model HUB_ID, or leave it out."),
+    Conflict(
+        ("label_embedding_start",),
+        CHOSEN,
+        ("model_family",),
+        lambda family: not reads_labels(family),
+        "it reads no labels. Leave it out.",
+    ),
+    Conflict(
+        ("num_cls_tokens",),
+        lambda number: number not in (0, 5),
+        ("model_family",),
+        lambda family: not reads_cls_tokens(family),
+        "it reads no CLS tokens. Leave it out.",
+    ),
+)
+OF_TRAINING = (
+    *MODEL_CONFLICTS,
+    Conflict(
+        ("num_random_candidates", "positive_injection_ratio", "tune_retrieval_weight"),
+        CHOSEN,
+        ("num_candidates",),
+        (0,),
+        "the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or leave it out.",
+    ),
+    Conflict(
+        ("tune_retrieval_weight", "retrieval_weight"),
+        bool,
+        ("set_metrics",),
+        (True,),
+        "scores in which votes count are no probabilities, and sets of those above 0.5 would say nothing. Add --tune_threshold global.",
+    ),
+)
 
 
-def check_compatibility(family: str, settings: Mapping[str, Any], args: XMTCTrainingArguments) -> None:
-    """Refuse options that would do nothing, or not what they say.
+def check_model_settings(settings: Mapping[str, Any], defaults: type) -> None:
+    """Refuse model settings that the family has no place for.
 
     Args:
-        family: Model family.
-        settings: Fields for its config.
+        settings: `ModelArguments` by name.
+        defaults: The class.
+
+    Raises:
+        ValueError: If there are any.
+    """
+    check_conflicts(OF_MODEL, settings, defaults)
+
+
+def check_training_settings(facts: Mapping[str, Any], args: XMTCTrainingArguments) -> None:
+    """Refuse training options that would do nothing with a model, or not what they say.
+
+    Args:
+        facts: The model's class (``model``), ``has_thresholds``, and the fields of its config.
         args: Training arguments.
 
     Raises:
         ValueError: If there are any.
     """
-    refuse_thresholds_if_none(family_named(family)[1], args)
-    _refuse_unmeasured_metric(args)
-    has_candidates = bool(settings.get("num_candidates"))
-    for name in ("num_random_candidates", "injection_share", "tune_generator_share"):
-        value = getattr(args, name)
-        if not has_candidates and value != getattr(XMTCTrainingArguments, name):
-            raise ValueError(
-                f"{name}={value}, but the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or "
-                "leave it out."
-            )
-    _refuse_sets_of_mixed_scores(settings, args)
+    has_threshold = args.tune_threshold != "none" or "decision_threshold" in facts
+    facts = {"num_candidates": 0, "retrieval_weight": 0.0, **facts, "set_metrics": args.set_metrics and not has_threshold}
+    check_conflicts(OF_TRAINING, {**option_settings(args), **facts}, type(args))
+    _check_metric(args)
 
 
-def _refuse_unmeasured_metric(args: XMTCTrainingArguments) -> None:
+def _check_metric(args: XMTCTrainingArguments) -> None:
     metric = str(args.metric_for_best_model).removeprefix("eval_")
     by_plateau = args.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU
     if not (args.load_best_model_at_end or args.early_stopping_patience is not None or by_plateau):
@@ -52,14 +101,3 @@ def _refuse_unmeasured_metric(args: XMTCTrainingArguments) -> None:
     else:
         reason = f"it is not measured.{hint(metric, known)} There are {', '.join(sorted(known))}"
     raise ValueError(f"metric_for_best_model={metric!r}, but {reason}.")
-
-
-def _refuse_sets_of_mixed_scores(settings: Mapping[str, Any], args: XMTCTrainingArguments) -> None:
-    shares = {"tune_generator_share": args.tune_generator_share, "generator_share": settings.get("generator_share")}
-    reasons = [f"{name}={value}" for name, value in shares.items() if value]
-    has_threshold = args.tune_threshold != "none" or "decision_threshold" in settings
-    if reasons and args.set_metrics and not has_threshold:
-        raise ValueError(
-            f"{reasons[0]} with set_metrics=True: scores in which votes count are no probabilities, and sets of those above 0.5 would say "
-            "nothing. Add --tune_threshold global."
-        )

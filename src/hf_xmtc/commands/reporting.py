@@ -1,16 +1,23 @@
-"""Messages of a training run: hints at settings before it, thresholds that were tuned, and the summary at its end."""
+"""Reports of a training run: hints at settings before it, its log lines, its picture and its card."""
 
-from collections.abc import Container
+import errno
+import logging
+from collections.abc import Callable, Container
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from hf_xmtc.hub import card_from_folder
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
-from hf_xmtc.training import XMTCTrainingArguments
+from hf_xmtc.training import XMTCTrainingArguments, plot_training_curve
 
+from .families import reads_labels
 from .recipe import Recipe
 
-__all__ = ["final_summary", "setting_hints", "threshold_summary"]
+__all__ = ["final_summary", "mixing_summary", "setting_hints", "threshold_summary", "write_picture_and_card"]
+
+logger = logging.getLogger(__name__)
 
 # Labels beside every text that a CPU reads without effort.
 FEW_LABELS = 128
@@ -30,7 +37,11 @@ def setting_hints(recipe: Recipe, num_labels: int, splits: Container[str]) -> li
             "There is no test split, so the final metrics will come from data that were used for choices. A folder's is read from "
             "test.parquet."
         )
-    reads_all = recipe.model.reads_labels and settings.get("joint_embedding", True) and not settings.get("num_candidates")
+    reads_all = (
+        reads_labels(recipe.model.model_family)
+        and settings.get("joint_embedding", True)
+        and not settings.get("num_candidates")
+    )
     if reads_all and num_labels > FEW_LABELS:
         hints.append(f"All {num_labels:,} labels are read beside every text; each costs as much as one more token.")
         if recipe.model.model_family == "laco":
@@ -43,6 +54,15 @@ def setting_hints(recipe: Recipe, num_labels: int, splits: Container[str]) -> li
             "to 5e-4."
         )
     return hints
+
+
+def mixing_summary(ndcg_by_weight: dict[float, float], weight: float) -> str:
+    """A sentence about the weight of the generator's votes that tuning gave."""
+    model, generator, both = (100 * ndcg_by_weight[value] for value in (0.0, 1.0, weight))
+    return (
+        f"Validation nDCG@5: the model alone {model:.2f}, the generator alone {generator:.2f}, together {both:.2f} with "
+        f"retrieval_weight={weight:.2f}."
+    )
 
 
 # Documents with a label from which on its own threshold says something.
@@ -59,16 +79,16 @@ def threshold_summary(model: XMTCPreTrainedModel, counts: np.ndarray) -> str:
     limits = model.label_thresholds
     if limits is None:
         return f"A label is in the predicted set above the score {model.config.decision_threshold:.4g}, which was best on validation."
-    found = (
+    sentence = (
         f"A label is in the predicted set above a score of its own, {float(limits.min()):.3g} to {float(limits.max()):.3g}, which was best on "
         "validation."
     )
     if rare := int(((counts > 0) & (counts < ENOUGH)).sum()):
-        found += (
+        sentence += (
             f" For {rare:,} of the {len(counts):,} labels it is little more than a guess: fewer than {ENOUGH} documents there have them. "
             "--tune_threshold global is safer."
         )
-    return found
+    return sentence
 
 
 def final_summary(folder: Path, metrics: dict) -> str:
@@ -77,8 +97,8 @@ def final_summary(folder: Path, metrics: dict) -> str:
     result = "There was no split to evaluate on."
     if split is not None:
         headline = ("P@1", "P@3", "P@5", "nDCG@5", "R@5", "PSP@5", "micro_f1", "macro_f1")
-        shown = [name for name in headline if name in metrics[split]]
-        result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in shown)
+        names = [name for name in headline if name in metrics[split]]
+        result = f"{split}: " + "   ".join(f"{name} {100 * metrics[split][name]:.2f}" for name in names)
         if "candidate_recall" in metrics[split]:
             result += f"   (the candidates hold {100 * metrics[split]['candidate_recall']:.2f} % of the labels)"
     card = " card," if (folder / "README.md").exists() else ""
@@ -88,3 +108,40 @@ def final_summary(folder: Path, metrics: dict) -> str:
         f"  hf-xmtc predict --model {folder} --input texts.txt --output tags.jsonl\n"
         f"  hf-xmtc push --model {folder} --repo_id you/your-tagger"
     )
+
+
+def write_picture_and_card(folder: Path, log_history: list[dict], title: str, metrics: dict[str, Any]) -> None:
+    """Write ``training_curve.png`` and ``README.md`` into a model folder.
+
+    A failure is left out and reported with the way to make it later, so that the folder can be finished without it.
+
+    Args:
+        folder: The model folder, with all else in it.
+        log_history: `trainer.state.log_history`.
+        title: Heading of the picture.
+        metrics: The content of ``metrics.json``.
+    """
+    _attempt(
+        lambda: plot_training_curve(log_history, folder / "training_curve.png", title),
+        folder / "training_curve.png",
+        "hf_xmtc.training.plot_training_curve draws it from training_log.json",
+    )
+    _attempt(
+        lambda: (folder / "README.md").write_text(str(card_from_folder(folder, metrics=metrics)), encoding="utf-8"),
+        folder / "README.md",
+        "hf_xmtc.hub.card_from_folder makes the card anew from the folder, which lacks it for publishing",
+    )
+
+
+def _attempt(write: Callable[[], Any], path: Path, remedy: str) -> None:
+    try:
+        write()
+    except Exception as error:  # of any kind: hours of training stand behind the rest of the folder
+        path.unlink(missing_ok=True)
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            # Room can be made, and the same command then writes it.
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        logger.warning(
+            f"{path.name} could not be written ({type(error).__name__}: {error}). The model is complete without it; {remedy}.",
+            exc_info=True,
+        )

@@ -16,7 +16,7 @@ from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.training.checkpoint_files import checksum
 
-from .config_overrides import own_fields, read_overrides, refuse_unknown_overrides
+from .config_overrides import check_overrides, own_fields, read_overrides
 from .families import FAMILIES
 from .model_opening import check_readable, open_model, readable_errors
 
@@ -26,7 +26,7 @@ __all__ = ["TOKENIZER_OPTIONS", "StartingModel"]
 TOKENIZER_OPTIONS = ("vocab_size", "min_document_frequency", "word_splitting", "word_vectors")
 BACKBONE_OPTIONS = ("backbone", "backbone_revision", "backbone_num_layers")
 # Fields of the config that were tuned on the data the model comes from. They start as in a new model, or as config_overrides says.
-TUNED_FIELDS = ("decision_threshold", "has_label_thresholds", "generator_share")
+TUNED_FIELDS = ("decision_threshold", "has_label_thresholds", "retrieval_weight")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class StartingModel:
         revision: Branch, tag or commit on the Hub.
         config: Its config.
         tokenizer: Its tokenizer.
-        recipe: What its recipe.json says; empty where there is none.
+        recipe: The content of its recipe.json; empty where there is none.
     """
 
     name: str
@@ -74,7 +74,7 @@ class StartingModel:
         return cls(name, revision, config, tokenizer, read_json_object(recipe) if recipe else {})
 
     def digest(self) -> str:
-        """A checksum of its weights, config and labels: what a resumed run must have started from too."""
+        """A checksum of its weights, config and labels: a resumed run must have started from the same."""
         value = zlib.crc32(f"{self.config.to_json_string()}{self.config.label_names.digest()}".encode())
         for weights in self._weight_files():
             with open(weights, "rb") as file:
@@ -133,24 +133,24 @@ class StartingModel:
     def open(self, labels: LabelNames, overrides: dict[str, Any]) -> XMTCPreTrainedModel:
         """The model with other labels, in float32; those it knows keep what it has learnt of them.
 
-        What was tuned or counted on its old data does not stay: thresholds, the generator's share, and the weights of labels in the loss.
+        Values tuned or counted on its old data do not stay: thresholds, the generator's share, and the weights of labels in the loss.
         """
         config = self.config_for(labels, overrides)
         model = open_model(self.name, self.revision)[0].float()
         model.resize_labels(config.label_names)
         if model.has_thresholds:
             model.set_thresholds(config.decision_threshold)
-        if hasattr(config, "generator_share"):
-            model.config.generator_share = config.generator_share
+        if hasattr(config, "retrieval_weight"):
+            model.config.retrieval_weight = config.retrieval_weight
         if model.label_head.positive_weight is not None:
             model.label_head.positive_weight.zero_()  # the Trainer then counts them
         return model
 
     @property
     def has_tuned_fields(self) -> bool:
-        """Whether anything of it was tuned."""
-        found = {name: getattr(self.config, name) for name in TUNED_FIELDS if hasattr(self.config, name)}
-        return any(value != self.config.file_defaults()[name] for name, value in found.items())
+        """True if anything of it was tuned."""
+        fields = {name: getattr(self.config, name) for name in TUNED_FIELDS if hasattr(self.config, name)}
+        return any(value != self.config.file_defaults()[name] for name, value in fields.items())
 
     def _with_metadata(self, labels: LabelNames) -> LabelNames:
         """The labels with the display names and parents that the model has and the data do not."""
@@ -161,7 +161,7 @@ class StartingModel:
             parents.append(known.parents_of(old) if not above and old is not None else above)
         return LabelNames(labels.labels, names, parents)
 
-    def refuse_other_settings(self, settings: dict[str, Any]) -> None:
+    def check_settings(self, settings: dict[str, Any]) -> None:
         """Refuse settings that the model does not have.
 
         Raises:
@@ -172,7 +172,7 @@ class StartingModel:
         own |= {"model_family": config.model_type, "num_cls_tokens": getattr(config, "num_cls_tokens", 0)}
         own |= {name: getattr(config, name) for name in ("cornet_num_blocks", "cornet_context_size")}
         overrides = read_overrides(settings.get("config_overrides"))
-        refuse_unknown_overrides(overrides, type(config))
+        check_overrides(overrides, type(config))
         pairs = [(name, settings[name], own[name]) for name in own if settings.get(name) is not None]
         pairs += [(name, value, getattr(config, name)) for name, value in overrides.items() if name not in TUNED_FIELDS]
         other = [

@@ -1,4 +1,4 @@
-"""Texts through a model in batches of similar length, and what becomes a row of the output."""
+"""Texts through a model in batches of similar length, and rows of the output."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -56,7 +56,7 @@ def predict_texts(
     texts = list_texts(texts)
     if threshold is None:
         top_k = min(top_k or DEFAULT_TOP_K, model.config.num_labels if candidates is None else candidates[0].shape[1])
-    found = []
+    batches = []
     if not texts:
         return np.zeros((0, top_k or 0), dtype=np.int64), np.zeros((0, top_k or 0), dtype=np.float32), 0
     documents = tokenize_documents(tokenizer, texts, max_length)
@@ -76,10 +76,10 @@ def predict_texts(
             output, in_set = model.predict_sets(None if threshold == "model" else float(threshold), top_k, **batch)
             label_ids = output.top_labels.masked_fill(~in_set, -100)
         check_scores(output.top_scores, output.top_labels)
-        found.append((members, label_ids.cpu().numpy(), output.top_scores.float().cpu().numpy()))
-    width = max(label_ids.shape[1] for _, label_ids, _ in found)
+        batches.append((members, label_ids.cpu().numpy(), output.top_scores.float().cpu().numpy()))
+    width = max(label_ids.shape[1] for _, label_ids, _ in batches)
     top_labels, top_scores = np.full((len(texts), width), -100), np.zeros((len(texts), width), dtype=np.float32)
-    for members, label_ids, scores in found:
+    for members, label_ids, scores in batches:
         top_labels[members, : label_ids.shape[1]], top_scores[members, : label_ids.shape[1]] = label_ids, scores
     return top_labels, top_scores, sum(document.is_cut for document in documents)
 
@@ -106,10 +106,10 @@ def prediction_rows(
     """
     rows = []
     for i in range(len(top_labels)):
-        kept = (top_scores[i] >= min_score) & (top_labels[i] >= 0)
-        label_ids = top_labels[i, kept].tolist()
+        is_best = (top_scores[i] >= min_score) & (top_labels[i] >= 0)
+        label_ids = top_labels[i, is_best].tolist()
         labels = [names[label_id] for label_id in label_ids]
         for_readers = [names.name_of(label_id) for label_id in label_ids] if with_names else None
         document_id = ids[i] if ids is not None else None
-        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, kept].tolist(), for_readers))
+        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, is_best].tolist(), for_readers))
     return rows

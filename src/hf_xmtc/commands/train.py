@@ -12,8 +12,9 @@ from .data_loading import cache_folders
 from .model_building import with_starting_model
 from .output_folder import OutputFolder
 from .processes import UnjoinedProcessesError, leave_processes, set_up_process
-from .publishing import push_command
-from .recipe import Recipe, parse_recipe
+from .push import push_command
+from .recipe import Recipe
+from .recipe_parsing import parse_recipe
 from .training_run import TrainingRun
 
 __all__ = ["main", "train"]
@@ -35,17 +36,17 @@ def main(argv: list[str] | None = None) -> None:
     except Exception as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
         unfinished = folder is not None and not folder.is_finished
-        told = disk_error(error, folder.path, *cache_folders()) if unfinished else None
-        told = told or (error if isinstance(error, MENDABLE) else None)
-        if told is None or (recipe is not None and recipe.training.log_level == "debug"):
+        explanation = disk_error(error, folder.path, *cache_folders()) if unfinished else None
+        explanation = explanation or (error if isinstance(error, MENDABLE) else None)
+        if explanation is None or (recipe is not None and recipe.training.log_level == "debug"):
             raise
-        sys.exit(f"{type(told).__name__}: {told}")
+        sys.exit(f"{type(explanation).__name__}: {explanation}")
     except KeyboardInterrupt:
-        print(_words_on_interruption(recipe, folder), file=sys.stderr)
+        print(_interruption_message(recipe, folder), file=sys.stderr)
         sys.exit(130)
 
 
-def _words_on_interruption(recipe: Recipe | None, folder: OutputFolder | None) -> str:
+def _interruption_message(recipe: Recipe | None, folder: OutputFolder | None) -> str:
     if folder is not None and folder.is_finished:
         command = push_command(folder.path, recipe.training)
         return f"Interrupted, but the model is finished in {folder.path}. To publish it, without training again: {command}"
@@ -75,7 +76,7 @@ def train(recipe: Recipe, trainer_class: type[XMTCTrainer] | None = None) -> Pat
     recipe = with_starting_model(recipe)
     recipe.check()
     folder = OutputFolder(recipe.training.output_dir)
-    folder.refuse_if_taken()
+    folder.check_free()
     with folder.lock() if recipe.training.should_save else contextlib.nullcontext():
         return TrainingRun(recipe, folder, trainer_class or XMTCTrainer).run()
 

@@ -1,38 +1,42 @@
 """`TrainingRun`: a training run from data to model folder, in four phases."""
 
+import contextlib
 import copy
 import logging
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 from transformers.trainer_utils import PredictionOutput
 from transformers.training_args import ParallelMode
 
 from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, summarize_statistics, tokenize_dataset
+from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.hub import push_folder
 from hf_xmtc.training import XMTCTrainer
-from hf_xmtc.training.checkpoint_files import checkpoints_in
+from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in, clear_unfinished, damage_of, seal
 from hf_xmtc.training.label_sharding import num_parameters
 
-from .data_loading import content_digest, load_data, refuse_useless_splits
-from .document_limits import rows_in_data
+from .data_loading import check_splits, content_digest, load_data, rows_in_data
 from .export_check import check_folder, reference_scores
 from .json_files import write_json
-from .model_building import build_model, build_tokenizer, initialize_labels, refuse_too_large
+from .model_building import build_model, build_tokenizer, check_size, initialize_labels
 from .output_folder import DATA_DIGEST, OutputFolder
-from .picture_and_card import write_picture_and_card
 from .processes import log_once, peak_memory_mb
-from .publishing import explain_failed_push
+from .push import explain_failed_push
 from .recipe import Recipe
-from .reporting import final_summary, setting_hints, threshold_summary
-from .trained_state import keep_trained, restore_trained
+from .reporting import final_summary, mixing_summary, setting_hints, threshold_summary, write_picture_and_card
 
 __all__ = ["TrainingRun"]
 
 logger = logging.getLogger(__name__)
 
+COSTS_FILE = "figures.json"
 # Of a Trainer's metrics those that are no fractions or counts of the documents.
 NO_METRICS = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
 
@@ -47,7 +51,7 @@ class TrainingRun:
         info: Their labels.
         tokenizer: The model's tokenizer.
         tokenized: The splits as token ids, with candidates where the model scores candidates.
-        generator: What finds candidates; None for models that score all labels.
+        generator: The generator of candidates; None for models that score all labels.
         trainer: The Trainer, with the model.
         metrics: Metrics by split, and under ``train`` what training cost.
     """
@@ -78,15 +82,16 @@ class TrainingRun:
         log_once(args, summarize_statistics(statistics))
         for split, count in num_cut.items():
             log_once(args, f"{split}: {count:,} of {len(self.data[split]):,} documents are cut at {limit} tokens.")
-        refuse_useless_splits(statistics, args)
-        refuse_too_large(recipe, self.info, self.tokenizer)
+        check_splits(statistics, args)
+        check_size(recipe, self.info, self.tokenizer)
         for sentence in setting_hints(recipe, self.info.num_labels, self.data):
             log_once(args, sentence)
         if recipe.model.num_candidates:
             self._add_candidates(recipe.model.num_candidates)
 
     def _add_candidates(self, num_candidates: int) -> None:
-        from .candidate_columns import add_candidates  # not at the top: other models do without scikit-learn
+        # Not at the top: other models do without scikit-learn.
+        from hf_xmtc.retrieval.candidate_columns import add_candidates
 
         if num_candidates >= self.info.num_labels:
             raise ValueError(
@@ -141,18 +146,46 @@ class TrainingRun:
 
     def fit(self) -> None:
         """Train, from the last whole checkpoint where there is one; nothing where training had ended before."""
-        trainer = self.trainer
-        costs = restore_trained(trainer, self.folder.trained)
+        costs = self._restore_trained()
         if costs is None:
-            trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
+            self.trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
             costs = self._costs()
-            keep_trained(trainer, costs, self.folder.trained)
+            self._keep_trained(costs)
         else:
             log_once(self.args, "Training had ended before; what follows it is repeated.")
         self.metrics["train"] = costs
 
+    def _keep_trained(self, costs: dict[str, float]) -> None:
+        """Write the final weights, the Trainer's state and the costs, until the folder is finished: a crash repeats only what follows.
+
+        All processes have to call it.
+        """
+        trained = self.folder.trained
+        unsealed = trained.parent / UNFINISHED / trained.name
+        self.trainer.save_model(str(unsealed), _internal_call=True)
+        if self.args.should_save:
+            self.trainer.state.save_to_json(os.path.join(unsealed, TRAINER_STATE_NAME))
+            write_json(unsealed / COSTS_FILE, costs)
+            seal(unsealed, trained)
+            clear_unfinished(trained.parent)
+
+    def _restore_trained(self) -> dict[str, float] | None:
+        """Open what `_keep_trained` has written; None where there is nothing, or it is damaged (which is logged)."""
+        args, trained = self.args, self.folder.trained
+        with args.main_process_first(local=args.save_on_each_node, desc="looking for the trained model"):
+            if args.should_save and trained.exists() and (damage := damage_of(trained)):
+                logger.warning(
+                    f"The trained model in {trained} cannot be used: {damage}. Training goes on from the last checkpoint."
+                )
+                shutil.rmtree(trained)
+            if not trained.exists():
+                return None
+        self.trainer._load_from_checkpoint(str(trained))
+        self.trainer.state = TrainerState.load_from_json(os.path.join(trained, TRAINER_STATE_NAME))
+        return read_json_object(trained / COSTS_FILE)
+
     def _costs(self) -> dict[str, float]:
-        """What training cost, all parts of an interrupted run together."""
+        """Costs of training, all parts of an interrupted run together."""
         trainer = self.trainer
         seconds, epochs = trainer.training_seconds, trainer.state.epoch or 0.0
         return {
@@ -166,22 +199,14 @@ class TrainingRun:
         }
 
     def evaluate_and_save(self) -> None:
-        """Tune what is tuned on validation, evaluate, write the folder, reopen it, and publish it where that was asked for."""
-        self._tune()
-        predictions = {split: self._evaluate(split) for split in ("validation", "test") if split in self.tokenized}
-        if self.args.measure_training_split:
-            self._evaluate("train")
-        self.metrics = {
-            split: {**self.metrics[split], **self._candidate_metrics.get(split, {})}
-            for split in ("validation", "test", "train")
-            if split in self.metrics
-        }
+        """Predict and measure, write the folder, reopen it, and publish it where that was asked for."""
+        predictions = self._evaluate()
         # In all processes, because each may hold a part of the labels.
         self.trainer.save_model(str(self.folder.path))
-        checked = reference_scores(self.trainer, self.tokenized)
+        reference = reference_scores(self.trainer, self.tokenized)
         if self.args.should_save:
             self._write_folder(predictions)
-            check_folder(self.folder.path, checked, self.data, self.info, as_candidates=self.generator is not None)
+            check_folder(self.folder.path, reference, self.data, self.info, as_candidates=self.generator is not None)
             self.folder.finish(self.metrics)
             if self.recipe.training.push_to_hub:
                 self._push()
@@ -189,34 +214,71 @@ class TrainingRun:
             torch.distributed.barrier()
         log_once(self.args, final_summary(self.folder.path, self.metrics))
 
-    def _tune(self) -> None:
+    def _evaluate(self) -> dict[str, PredictionOutput]:
+        """Predict every split once, tune what is tuned on validation, and measure."""
         args, trainer = self.args, self.trainer
-        if args.tune_generator_share:
-            from .candidate_columns import mix_with_generator
-
-            message, of_model = mix_with_generator(trainer, self.tokenized)
-            for split, values in of_model.items():
-                self._candidate_metrics.setdefault(split, {}).update(values)
-            self.metrics["train"]["generator_share"] = trainer.model.config.generator_share
-            log_once(args, message)
+        splits = [split for split in ("validation", "test") if split in self.tokenized]
+        splits += ["train"] if args.measure_training_split else []
+        with self._scores_for_mixing() if args.tune_retrieval_weight else contextlib.nullcontext():
+            outputs = {split: trainer.predict(self.tokenized[split], metric_key_prefix=split) for split in splits}
+        if args.tune_retrieval_weight:
+            outputs = self._mix_votes(outputs)
         if args.tune_threshold != "none":
-            trainer.tune_thresholds(self.tokenized["validation"])
+            trainer.tune_thresholds(outputs["validation"])
             counts = label_counts(self.data["validation"], self.info.num_labels)
             log_once(args, threshold_summary(trainer.model, counts))
+        if args.tune_retrieval_weight or args.tune_threshold != "none":
+            outputs = {split: trainer.measure(output) for split, output in outputs.items()}
+        costs, self.metrics = self.metrics["train"], {}
+        for split in (*splits, "train"):
+            values = (
+                {name.removeprefix(f"{split}_"): value for name, value in outputs[split].metrics.items()}
+                if split in outputs
+                else {}
+            )
+            values = {name: value for name, value in values.items() if name not in NO_METRICS}
+            self.metrics[split] = {**(costs if split == "train" else {}), **values, **self._candidate_metrics.get(split, {})}
+        return outputs
 
-    def _evaluate(self, split: str) -> PredictionOutput:
-        """Predict a split and add its metrics."""
-        output = self.trainer.predict(self.tokenized[split], metric_key_prefix=split)
-        named = {name.removeprefix(f"{split}_"): value for name, value in output.metrics.items()}
-        values = {name: value for name, value in named.items() if name not in NO_METRICS}
-        self.metrics[split] = {**self.metrics.get(split, {}), **values}
-        return output
+    @contextlib.contextmanager
+    def _scores_for_mixing(self) -> Iterator[None]:
+        """Within this context the model predicts its own scores of all candidates."""
+        config, top_k = self.trainer.model.config, self.args.eval_top_k
+        config.retrieval_weight, self.args.eval_top_k = 0.0, max(top_k, config.num_candidates)
+        try:
+            yield
+        finally:
+            self.args.eval_top_k = top_k
+
+    def _mix_votes(self, outputs: dict[str, PredictionOutput]) -> dict[str, PredictionOutput]:
+        """Give the model the weight of its generator's votes that is best on validation, and rank all splits by it."""
+        from hf_xmtc.retrieval.candidate_columns import REPORTED
+        from hf_xmtc.retrieval.score_mixing import CandidateScores
+
+        for split, output in outputs.items():
+            alone = {
+                f"model_{name}": output.metrics[f"{split}_{name}"]
+                for name in REPORTED
+                if f"{split}_{name}" in output.metrics
+            }
+            self._candidate_metrics.setdefault(split, {}).update(alone)
+        scores = {
+            split: CandidateScores.of_prediction(*output.predictions[:2], self.tokenized[split])
+            for split, output in outputs.items()
+        }
+        by_weight = scores["validation"].ndcg_by_weight(outputs["validation"].label_ids)
+        weight = max(by_weight, key=by_weight.get)
+        self.trainer.model.config.retrieval_weight = self.metrics["train"]["retrieval_weight"] = weight
+        log_once(self.args, mixing_summary(by_weight, weight))
+        top_k = self.trainer.evaluation.kept_labels
+        return {split: output._replace(predictions=scores[split].mix(weight, top_k)) for split, output in outputs.items()}
 
     def _write_folder(self, predictions: dict[str, PredictionOutput]) -> None:
         folder, info, history = self.folder, self.info, self.trainer.state.log_history
         if self.generator is not None:
             self.generator.save_pretrained(folder.path)
-        for split, output in predictions.items():
+        for split in set(predictions) - {"train"}:
+            output = predictions[split]
             top_scores, top_labels = (array[:, : self.args.eval_top_k] for array in output.predictions[:2])
             rows = rows_in_data(self.data[split])
             folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)

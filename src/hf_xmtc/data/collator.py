@@ -11,9 +11,11 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.data.data_collator import pad_without_fast_tokenizer_warning
 
-__all__ = ["XMTCDataCollator"]
+__all__ = ["CANDIDATES", "VOTES", "XMTCDataCollator"]
 
 _PADDING_LABEL = -100
+# Columns of a data set and arguments of models that score candidates.
+CANDIDATES, VOTES = "candidate_ids", "candidate_votes"
 
 
 @dataclass
@@ -31,7 +33,7 @@ class XMTCDataCollator:
     Args:
         tokenizer: Pads the inputs.
         num_labels: Labels of the model.
-        label_format: What ``labels`` of a feature is: ``"ids"``, a list of label ids, or ``"multi_hot"``, a row of
+        label_format: Kind of a feature's ``labels``: ``"ids"``, a list of label ids, or ``"multi_hot"``, a row of
             ``num_labels`` zeros and ones.
         max_length: Pad every batch to this length instead of its longest text, where shapes must not change (compilation).
         keep_unseen: Keep label ids from ``num_labels`` on. Whoever sets this strips them before the model's forward.
@@ -63,11 +65,11 @@ class XMTCDataCollator:
     def __call__(self, features: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Make a batch of features with ``input_ids`` and, in all of them or none, ``labels``."""
         batch = self._pad_inputs(features)
-        if "candidate_ids" in features[0]:
-            batch["candidate_ids"] = _padded([_checked_ids(feature["candidate_ids"]) for feature in features])
-        if "candidate_votes" in features[0]:
-            votes = [np.asarray(feature["candidate_votes"], dtype=np.float32) for feature in features]
-            batch["candidate_votes"] = _padded(votes, 0.0, torch.float32)
+        if CANDIDATES in features[0]:
+            batch[CANDIDATES] = _padded([_checked_ids(feature[CANDIDATES]) for feature in features])
+        if VOTES in features[0]:
+            votes = [np.asarray(feature[VOTES], dtype=np.float32) for feature in features]
+            batch[VOTES] = _padded(votes, 0.0, torch.float32)
         with_labels = sum("labels" in feature for feature in features)
         if with_labels:
             if with_labels != len(features):

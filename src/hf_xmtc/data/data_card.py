@@ -1,4 +1,4 @@
-"""Licence and languages from the card of a data set, which the card of a model repeats."""
+"""Licence and languages in the card of a data set, for the card of a model."""
 
 import warnings
 from dataclasses import dataclass

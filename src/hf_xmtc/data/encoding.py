@@ -16,7 +16,7 @@ from .document_sample import text_hashes
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
-from .label_space import build_label_space, refuse_id_gaps
+from .label_space import build_label_space, check_id_gaps
 from .sources import Source
 
 __all__ = ["LoaderSettings", "encode_source"]
@@ -100,7 +100,7 @@ def encode_source(
     order = label_file or _class_names_as_file(data, settings.label_column, source.name)
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():
-        refuse_id_gaps(coder.labels, source.name)
+        check_id_gaps(coder.labels, source.name)
     carved = _carve_validation(splits, settings)
     used = {name: coder.labels_in(split.labels) for name, split in splits.items() if split.labels}
     space = build_label_space(
@@ -144,9 +144,9 @@ def _nonempty_splits(source: Source, settings: LoaderSettings) -> dict[str, pads
     if not any(counts.values()):
         raise ValueError(f"The data set {source.name!r} is empty: {counts} rows. Was it written before it was filled?")
     if settings.for_training and not counts.get("train"):
-        state = "is empty" if "train" in counts else f"does not exist (there are {list(counts)})"
+        problem = "is empty" if "train" in counts else f"does not exist (there are {list(counts)})"
         raise ValueError(
-            f"The training split of {source.name!r} {state}. For evaluation or prediction alone pass for_training=False."
+            f"The training split of {source.name!r} {problem}. For evaluation or prediction alone pass for_training=False."
         )
     for name, data in source.splits.items():
         columns = data.schema.names
@@ -168,7 +168,7 @@ def _nonempty_splits(source: Source, settings: LoaderSettings) -> dict[str, pads
 
 
 def _label_kinds(data: dict[str, pads.Dataset], source: str, settings: LoaderSettings) -> dict[str, str | None]:
-    """The content of the label column of each split, ``None`` where there is none."""
+    """Kind of each split's label column, ``None`` where there is none."""
     kinds: dict[str, str | None] = {}
     for name, split in data.items():
         if settings.label_column in split.schema.names:

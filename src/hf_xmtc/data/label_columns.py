@@ -73,7 +73,7 @@ class LabelCoder:
 
 
 def label_kind(label_type: pa.DataType, label_format: str, where: str) -> str:
-    """The content of a label column: ``strings``, ``ids``, ``multi_hot`` or ``empty`` (lists without any value).
+    """Kind of a label column: ``strings``, ``ids``, ``multi_hot`` or ``empty`` (lists without any value).
 
     Args:
         label_type: Arrow type of the column.
@@ -126,7 +126,7 @@ def read_label_rows(
     Args:
         data: The split.
         column: Its label column.
-        kind: What the column holds, from `label_kind`.
+        kind: Kind of the column, from `label_kind`.
         coder: Turns labels into codes, shared by all splits.
         id_labels: Label of each integer id or multi-hot column; ``None`` = the decimal number (ids only).
         where: Column and split, for messages.

@@ -1,4 +1,4 @@
-"""Labels of a loaded data set, their names and descriptions, kept in a side file that travels with the data."""
+"""Facts about the labels of a loaded data set, in a side file that travels with the data."""
 
 import os
 import uuid
@@ -29,7 +29,7 @@ class LabelInfo:
         descriptions: Description of each label, ``None`` if no label has one.
         evaluation_only: Labels seen only in evaluation data; the i-th has the id ``num_labels + i``. No model predicts them.
         source: ``demo``, the folder's name, or the Hub id.
-        validation_carved: Whether the validation split was taken out of the training split.
+        validation_carved: True if the validation split was taken out of the training split.
         num_documents: Documents of each split.
         num_without_labels: Of these, documents with an empty label list.
         num_with_unseen_labels: Of these, documents with a label of ``evaluation_only``.
@@ -86,7 +86,7 @@ def label_info_of(dataset: "Dataset | DatasetDict") -> LabelInfo:
     ``map`` (which caches beside the data by default).
 
     Args:
-        dataset: What `load_xmtc_dataset` returned, one of its splits, or something made from them.
+        dataset: The result of `load_xmtc_dataset`, one of its splits, or something made from them.
 
     Raises:
         ValueError: If no side file lies with the data, or the splits come from different data sets.

@@ -1,4 +1,4 @@
-"""Label ids: the label space of the training data, and labels that only evaluation data has."""
+"""Ids of labels: the label space of the training data, and labels that only evaluation data hold."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from hf_xmtc.models.label_names import LabelNames
 
 from .label_file import LabelFile
 
-__all__ = ["LabelSpace", "build_label_space", "refuse_id_gaps"]
+__all__ = ["LabelSpace", "build_label_space", "check_id_gaps"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def build_label_space(
         label_space: ``train`` for the labels of the training split, ``file`` for all labels of ``order``.
         order: Order and metadata of labels. With ``label_space="train"`` it decides about the order alone: labels it does
             not list follow in sorted order, and those of its labels that no training document has get no id.
-        numeric: Whether labels are numbers without names, sorted as such.
-        for_training: Whether the training split must have labels, all of them known.
+        numeric: True if labels are numbers without names, sorted as such.
+        for_training: True if the training split must have labels, all of them known.
         source: Name of the data set, for messages.
 
     Raises:
@@ -77,7 +77,7 @@ def build_label_space(
     return LabelSpace(names, descriptions, sorted((train_labels | evaluation_labels) - names.ids.keys(), key=sort_key))
 
 
-def refuse_id_gaps(labels: Iterable[str], source: str) -> None:
+def check_id_gaps(labels: Iterable[str], source: str) -> None:
     """Refuse integer ids without names that are not 0 … n-1: they may be codes, start at 1, or lack a label.
 
     Args:

@@ -58,7 +58,7 @@ def load_xmtc_dataset(
         label_file: Label file to use instead of the data set's own. It sets order and names; for integer labels its n-th
             entry is label id n.
         label_names: The same held in memory, for instance the names of a trained model.
-        label_format: What lists of integers are: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1.
+        label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1.
         validation_fraction: Share of the training documents that becomes the validation split where there is none, chosen
             by a hash of the text (equal texts stay together); 0 for none.
         text_column: Column of the text in the source.

@@ -18,17 +18,17 @@ class LabelIdInputs:
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
         """Check that predictions and references are integers, then add the batch."""
         for name, rows in (("predictions", predictions), ("references", references)):
-            _refuse_scores(name, rows)
+            _check_label_ids(name, rows)
         super().add_batch(predictions=predictions, references=references, **kwargs)
 
     def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
         """Check that prediction and reference are integers, then add the document."""
         for name, row in (("prediction", prediction), ("reference", reference)):
-            _refuse_scores(name, None if row is None else [row])
+            _check_label_ids(name, None if row is None else [row])
         super().add(prediction=prediction, reference=reference, **kwargs)
 
 
-def _refuse_scores(name: str, rows: Any) -> None:
+def _check_label_ids(name: str, rows: Any) -> None:
     if rows is None:
         return
     if hasattr(rows, "__array__"):

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hf_xmtc.file_checks import read_json_object
+from hf_xmtc.models.configuration_laco import LACOConfig
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.strict_json import as_plain, json_text
 
@@ -31,7 +32,9 @@ TRAINING_CURVE_FILE = "training_curve.png"
 # By which people look for this kind of model.
 TAGS = ("extreme-multi-label-classification", "xmtc", "multi-label", TASK)
 
-_OF_CONFIG = ("num_candidates", "generator_share", "decision_threshold", "auxiliary_task", "cross_attention")
+_OF_CONFIG = ("num_candidates", "retrieval_weight", "decision_threshold", "auxiliary_task", "cross_attention")
+# The setting that tunes the weight of retrieval, and its former name.
+_TUNES_RETRIEVAL = {"tune_retrieval_weight", "tune_generator_share"}
 # What the card shows of longer names; labels can be whole sentences.
 _EXAMPLE_LENGTH = 80
 _SETTING_LENGTH = 1_000
@@ -79,7 +82,7 @@ def build_model_card(
         model_family: Family as in ``--model_family``, such as ``bertxml``; becomes a tag.
         dataset_name: Name of the data set for readers.
         label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, and of the config
-            ``num_candidates``, ``generator_share``, ``decision_threshold``, ``auxiliary_task`` and ``cross_attention``.
+            ``num_candidates``, ``retrieval_weight``, ``decision_threshold``, ``auxiliary_task`` and ``cross_attention``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory. None, NaN
             and infinity are undefined, and shown so.
         recipe: Setting → value, shown as a table; settings that are None are left out.
@@ -150,7 +153,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
         FileNotFoundError: If config.json or labels.json is missing.
     """
     folder = Path(folder)
-    config = read_json_object(folder / "config.json")
+    config = LACOConfig.with_current_names(read_json_object(folder / "config.json"))
     labels = LabelNames.load(folder / LABELS_FILE)
     recipe = _read_json_if_there(folder / "recipe.json")
     known = {
@@ -247,7 +250,7 @@ def _results(metrics: Mapping, dataset_name: str, recipe: Mapping) -> str:
         shown = " | ".join(_shown(name, values[name]) if name in values else "–" for values in splits.values())
         lines.append(f"| {_cell(name)} | {shown} | {escaped(meaning_of(name), _SETTING_LENGTH)} |")
     notes = [_left_out_note(split, metrics[split]) for split in splits]
-    if "validation" in splits and (has_tuned_threshold(recipe) or recipe.get("tune_generator_share")):
+    if "validation" in splits and (has_tuned_threshold(recipe) or any(map(recipe.get, _TUNES_RETRIEVAL))):
         notes.append(
             "What was tuned on the validation split is measured there on the same documents: rather trust the test split."
         )
@@ -335,7 +338,7 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
     )
     if family == "seqtag":
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
-    if label_info.get("generator_share"):
+    if label_info.get("retrieval_weight"):
         scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
     tuned = family == "seqtag" or has_tuned_threshold(recipe)
     return [

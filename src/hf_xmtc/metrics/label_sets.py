@@ -116,7 +116,7 @@ def label_sets(value: LabelSetsLike, name: str = "positives") -> LabelSets:
     if isinstance(value, LabelSets):
         return value
     label_ids, sizes = _flatten(value, name)
-    _refuse_multi_hot(label_ids, sizes, name)
+    _check_no_multi_hot(label_ids, sizes, name)
     rows = np.repeat(np.arange(len(sizes)), sizes)
     real = label_ids >= 0
     rows, label_ids = rows[real], label_ids[real]
@@ -273,7 +273,7 @@ def _checked_ids(label_ids: np.ndarray, name: str) -> np.ndarray:
     return label_ids
 
 
-def _refuse_multi_hot(label_ids: np.ndarray, sizes: np.ndarray, name: str) -> None:
+def _check_no_multi_hot(label_ids: np.ndarray, sizes: np.ndarray, name: str) -> None:
     # Rows of three or more numbers that are all 0 or 1 cannot be sets of ids, but integer multi-hot rows look like that.
     same_width = len(sizes) > 0 and sizes[0] >= 3 and np.all(sizes == sizes[0])
     if same_width and label_ids.min() == 0 and label_ids.max() == 1:

@@ -12,10 +12,10 @@ from .backbone_checks import check_model_type, try_backbone
 __all__ = [
     "backbone_config_of",
     "build_backbone",
+    "check_segments",
     "load_backbone",
     "number_of_segments",
     "pretrained_config",
-    "refuse_segments",
     "run_backbone",
     "stored_backbone",
 ]
@@ -56,7 +56,7 @@ def number_of_segments(config: PreTrainedConfig) -> int:
     return getattr(config, "type_vocab_size", 0) or 1
 
 
-def refuse_segments(token_type_ids: torch.Tensor | None, segments: int) -> None:
+def check_segments(token_type_ids: torch.Tensor | None, segments: int) -> None:
     """Refuse segment ids that the encoder has no row for."""
     if token_type_ids is not None and int(token_type_ids.max() if token_type_ids.numel() else 0) >= segments:
         raise ValueError(

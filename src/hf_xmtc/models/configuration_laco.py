@@ -45,7 +45,7 @@ class LACOConfig(JointConfig):
             calls; 0 for all labels. For label sets of thousands and more.
         label_term: Also score a label by its own state, l_j = w_j · c + b_j + u · tanh(W_y h_j + W_c c), by weights that all labels
             share, so that rare labels gain. For candidates.
-        generator_share: Share of the generator's votes in a candidate's score, where they are given, see `log_scores`; 0 for none.
+        retrieval_weight: Share of the generator's votes in a candidate's score, where they are given, see `log_scores`; 0 for none.
             With a share scores are for ranking, and predicted sets need a threshold that was tuned on them.
         auxiliary_task: ``none``, ``plcp``, ``clcp`` or ``both``; learnt beside the labels in training, never run in prediction.
         plcp_weight: Weight of the pairs' loss, a mean over each document's pairs and then over documents. 2 stands for the code's 1 on
@@ -60,11 +60,13 @@ class LACOConfig(JointConfig):
         "classifier_token",
         "num_candidates",
         "label_term",
-        "generator_share",
+        "retrieval_weight",
         "auxiliary_task",
         "plcp_weight",
         "clcp_weight",
     )
+
+    renamed_fields = {"generator_share": "retrieval_weight"}
 
     cross_attention: bool = True
     cross_attention_kernel: list[int] | tuple[int, ...] = (11, 1)
@@ -72,7 +74,7 @@ class LACOConfig(JointConfig):
     classifier_token: str = "pooler"
     num_candidates: int = 0
     label_term: bool = False
-    generator_share: float = 0.0
+    retrieval_weight: float = 0.0
     auxiliary_task: str = "none"
     plcp_weight: float = 2.0
     clcp_weight: float = 10.0
@@ -131,7 +133,7 @@ class LACOConfig(JointConfig):
             raise ValueError(
                 f"cross_attention_kernel={self.cross_attention_kernel}, but it takes two sizes of at least 1: tokens and labels."
             )
-        self._refuse_idle_weights()
+        self._check_idle_weights()
         if self.cross_attention and self.classifier_token != "pooler":
             raise ValueError(
                 f"classifier_token={self.classifier_token!r} with cross_attention=True, whose answers the classifier reads in the place of "
@@ -139,13 +141,13 @@ class LACOConfig(JointConfig):
             )
 
     def _check_candidates(self) -> None:
-        for field in ("label_term", "generator_share"):
+        for field in ("label_term", "retrieval_weight"):
             if getattr(self, field) and not self.num_candidates:
                 raise ValueError(
                     f"{field}={getattr(self, field)}, but it scores candidates and num_candidates=0. Give num_candidates, or leave it out."
                 )
-        if not 0 <= self.generator_share <= 1:
-            raise ValueError(f"generator_share={self.generator_share}, but a share is from 0 to 1.")
+        if not 0 <= self.retrieval_weight <= 1:
+            raise ValueError(f"retrieval_weight={self.retrieval_weight}, but a share is from 0 to 1.")
         if not self.num_candidates:
             return
         if self.num_candidates < 1:
@@ -168,7 +170,7 @@ class LACOConfig(JointConfig):
                     "another set of labels for every document, in no order."
                 )
 
-    def _refuse_idle_weights(self) -> None:
+    def _check_idle_weights(self) -> None:
         """Refuse the weight of a task that is not learnt: whoever gives one expects it to do something."""
         for task, is_learnt in (("plcp", self.learns_pairs), ("clcp", self.learns_conditions)):
             weight = getattr(self, f"{task}_weight")
@@ -178,7 +180,7 @@ class LACOConfig(JointConfig):
                     f"auxiliary_task={task!r} or 'both'. Leave it out."
                 )
 
-    def refuse_generator_of_others(self, generator: Any) -> None:
+    def check_generator(self, generator: Any) -> None:
         """Refuse what finds candidates for other labels than the model's.
 
         Args:
@@ -199,7 +201,7 @@ class LACOConfig(JointConfig):
         """True if places of labels tell them apart, so that a part of them cannot be read alone."""
         return self.label_positions == "sequential" or (self.cross_attention and self.cross_attention_kernel[-1] > 1)
 
-    def refuse_candidates_if_unusable(self) -> None:
+    def check_candidates_usable(self) -> None:
         """Refuse to score candidates where more than the labels themselves would have to be known.
 
         Raises:

@@ -86,6 +86,9 @@ class XMTCConfig(PreTrainedConfig):
         "has_label_thresholds",
     )
 
+    # Former names of fields, which published files have.
+    renamed_fields = {}
+
     problem_type: str | None = "multi_label_classification"
     cornet_num_blocks: int = 2
     cornet_context_size: int = 1000
@@ -318,7 +321,7 @@ class XMTCConfig(PreTrainedConfig):
         # The base class would set these one by one, in the caller's order, each contradicting what the other still says.
         config_dict = {
             **cls.file_defaults(),
-            **config_dict,
+            **cls.with_current_names(config_dict),
             **{key: kwargs[key] for key in ("id2label", "label2id", "label_names") if key in kwargs},
         }
         kinds = {}
@@ -326,6 +329,14 @@ class XMTCConfig(PreTrainedConfig):
             kinds |= vars(owner).get("__annotations__", {})
         check_setting_kinds(config_dict, kinds, cls.__name__)
         return super().from_dict(config_dict, **kwargs)
+
+    @classmethod
+    def with_current_names(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Settings of a file by the fields' names of today."""
+        for former, name in cls.renamed_fields.items():
+            if former in settings:
+                logger.warning(f"{former} is now called {name}. It is read as that; saving the config writes the new name.")
+        return {cls.renamed_fields.get(name, name): value for name, value in settings.items()}
 
     @classmethod
     def from_json_file(cls, json_file: str | os.PathLike) -> "XMTCConfig":

@@ -271,9 +271,9 @@ class BaseLabelHead(nn.Module, ABC):
     def _check_no_gradient(self, output: str) -> None:
         """Refuse to record a gradient that label matrices would never get."""
         if torch.is_grad_enabled() and self.updates is not None:
-            self._refuse_gradient(output, "are updated in the backward pass, block by block")
+            self._check_gradient(output, "are updated in the backward pass, block by block")
 
-    def _refuse_gradient(self, output: str, cause: str) -> None:
+    def _check_gradient(self, output: str, cause: str) -> None:
         raise ValueError(
             f"The label matrices {cause}, but {output} were asked for with their gradient, which they would never get. Train on the "
             "loss only (top_k=0 with labels), or call this under torch.no_grad()."

@@ -36,22 +36,22 @@ class LabelTerm(nn.Module):
         return self.output((self.of_label(states) + self.of_document(features)[:, None]).tanh()).squeeze(-1)
 
 
-def log_scores(logits: Tensor, votes: Tensor | None = None, generator_share: float = 0.0) -> Tensor:
+def log_scores(logits: Tensor, votes: Tensor | None = None, retrieval_weight: float = 0.0) -> Tensor:
     """Logarithms of candidates' scores, (B, C), in float32 or wider: of σ(l), or of σ(l)^(1 - s) · g^s with the generator's votes.
 
     Args:
         logits: l, (B, C).
         votes: The generator's g, (B, C), from 0 to 1. None where they are not known: only the logits decide.
-        generator_share: s, from 0 (only the logits) to 1 (only the votes).
+        retrieval_weight: s, from 0 (only the logits) to 1 (only the votes).
 
     Source: our design (a geometric mean of two models' probabilities).
     """
     # Half precision would tell neither high logits apart nor the small votes of rare labels.
     scores = nn.functional.logsigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32)))
-    if votes is None or not generator_share:
+    if votes is None or not retrieval_weight:
         return scores
     votes = votes.to(scores.dtype)
-    return (1 - generator_share) * scores + generator_share * votes.clamp(min=torch.finfo(votes.dtype).tiny).log()
+    return (1 - retrieval_weight) * scores + retrieval_weight * votes.clamp(min=torch.finfo(votes.dtype).tiny).log()
 
 
 def best_candidates(scores: Tensor, candidate_ids: Tensor, k: int) -> tuple[Tensor, Tensor]:

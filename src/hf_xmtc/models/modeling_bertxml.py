@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from .aligned_tokens import AlignedWords, align_words
-from .backbones import build_backbone, load_backbone, number_of_segments, refuse_segments, run_backbone
+from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .bertxml_encoder import BertXMLEncoder
 from .configuration_bertxml import BertXMLConfig
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
@@ -129,7 +129,7 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
                 f"The input has {input_ids.shape[1]} tokens but the model takes {limit}. Tokenize with truncation=True and "
                 f"max_length={limit}."
             )
-        refuse_segments(token_type_ids, number_of_segments(self.backbone.config) if hasattr(self, "backbone") else 1)
+        check_segments(token_type_ids, number_of_segments(self.backbone.config) if hasattr(self, "backbone") else 1)
         # Backbones count positions from the first column, so padding on the left is moved behind the text.
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)
         segments = None if token_type_ids is None else token_type_ids.gather(1, words.order)

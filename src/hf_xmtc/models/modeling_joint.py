@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .aligned_tokens import AlignedWords, align_words
-from .backbones import build_backbone, load_backbone, number_of_segments, refuse_segments, run_backbone
+from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .configuration_joint import JointConfig
 from .joint_document_cache import DocumentCache, cache_argument
 from .linear_layers import copy_rows
@@ -98,7 +98,7 @@ class JointModel(XMTCPreTrainedModel):
         Raises:
             ValueError: If texts are longer than the model takes, in several segments, or label ids are unknown.
         """
-        refuse_segments(token_type_ids, 1)
+        check_segments(token_type_ids, 1)
         limit = self.max_input_tokens
         if limit is not None and input_ids.shape[1] > limit:
             raise ValueError(
@@ -137,7 +137,7 @@ class JointModel(XMTCPreTrainedModel):
                 f"joint_attention={self.config.joint_attention!r} and joint_embedding={self.config.joint_embedding}, but only texts that do "
                 "not see the labels are the same for all of them. Train with joint_attention='one_way'."
             )
-        refuse_segments(token_type_ids, 1)
+        check_segments(token_type_ids, 1)
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)
         cache = DocumentCache(words)
         inputs = self._joint_inputs(words, words.ids.new_full((len(words.ids), 1), -100))

@@ -111,7 +111,7 @@ class LACOForXMTC(JointModel):
                 needs as many of them, because the weights of its cross attention grow with their number, any other takes all labels
                 without. The loss is then that of the candidates: labels of a document that are not among them add nothing. The
                 output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
-            candidate_votes: What their generator said of them, from 0 to 1, (B, C); counted by ``generator_share`` in the scores,
+            candidate_votes: What their generator said of them, from 0 to 1, (B, C); counted by ``retrieval_weight`` in the scores,
                 never in the loss.
             random_numbers: Numbers from 0 to 2^62, (B, at least 9) int64, that decide what the auxiliary tasks ask in training;
                 `XMTCDataCollator` draws them for the trainer, and by default torch does.
@@ -121,7 +121,7 @@ class LACOForXMTC(JointModel):
             return_dict: False for a tuple.
         """
         requested = self.requested_outputs(output_attentions, output_hidden_states)
-        self._refuse_without_candidates(candidate_ids)
+        self._check_candidates_given(candidate_ids)
         states = self.read_jointly(input_ids, attention_mask, *requested, candidate_ids, token_type_ids)
         features = self.dropout(self.encode(states, candidate_ids))
         extra = {"hidden_states": states.hidden_states, "attentions": states.attentions}
@@ -155,7 +155,7 @@ class LACOForXMTC(JointModel):
         extra: dict,
     ) -> XMTCOutput:
         """Scores of candidates whose states are (B, C, H), best first, and the loss over them."""
-        self.config.refuse_candidates_if_unusable()
+        self.config.check_candidates_usable()
         if votes is not None and votes.shape != candidate_ids.shape:
             raise ValueError(
                 f"candidate_votes has the shape {tuple(votes.shape)} and candidate_ids {tuple(candidate_ids.shape)}. Give one number for "
@@ -171,7 +171,7 @@ class LACOForXMTC(JointModel):
             )
             if top_k == 0:
                 return XMTCOutput(loss=loss, **extra)
-        scores = log_scores(logits, votes, self.config.generator_share)
+        scores = log_scores(logits, votes, self.config.retrieval_weight)
         top_k = candidate_ids.shape[1] if top_k is None else top_k
         top_scores, top_labels = best_candidates(scores, candidate_ids, top_k)
         return XMTCOutput(loss=loss, top_scores=top_scores, top_labels=top_labels, **extra)
@@ -225,7 +225,7 @@ class LACOForXMTC(JointModel):
             ValueError: If the model has not learnt PLCP, or a label is no candidate.
             TypeError: If the pairs are no tensor.
         """
-        self._refuse_without(self.pair_head, "plcp")
+        self._check_task_learnt(self.pair_head, "plcp")
         check_tensor("pairs", pairs, "(documents, pairs, 2)")
         self.label_head.check_label_ids("pairs", pairs.flatten(1))
         states = self._states_of_labels(input_ids, attention_mask, candidate_ids, token_type_ids)
@@ -255,7 +255,7 @@ class LACOForXMTC(JointModel):
             ValueError: If the model has not learnt CLCP, or a known label is no candidate.
             TypeError: If what is known is no tensor.
         """
-        self._refuse_without(self.conditional_head, "clcp")
+        self._check_task_learnt(self.conditional_head, "clcp")
         check_tensor("given", given, "(documents, known labels)")
         self.label_head.check_label_ids("given", given)
         if not bool((given >= 0).any(dim=1).all()):
@@ -271,11 +271,11 @@ class LACOForXMTC(JointModel):
         candidate_ids: Tensor | None,
         token_type_ids: Tensor | None,
     ) -> Tensor:
-        self._refuse_without_candidates(candidate_ids)
+        self._check_candidates_given(candidate_ids)
         states = self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids, token_type_ids=token_type_ids)
         return states.labels
 
-    def _refuse_without_candidates(self, candidate_ids: Tensor | None) -> None:
+    def _check_candidates_given(self, candidate_ids: Tensor | None) -> None:
         if candidate_ids is None and self.config.num_candidates:
             raise ValueError(
                 f"The model scores candidates (num_candidates={self.config.num_candidates}), and none were given. Give candidate_ids "
@@ -283,7 +283,7 @@ class LACOForXMTC(JointModel):
                 "pipeline takes it too: candidates=CandidateGenerator.from_pretrained(…)."
             )
 
-    def _refuse_without(self, head: nn.Module | None, task: str) -> None:
+    def _check_task_learnt(self, head: nn.Module | None, task: str) -> None:
         if head is None:
             raise ValueError(
                 f"The model was trained with auxiliary_task={self.config.auxiliary_task!r} and has not learnt {task}. Train it with "
@@ -302,7 +302,7 @@ class LACOForXMTC(JointModel):
         if self.cross_attention is None:
             return super().token_weights(input_ids, attention_mask, label_ids)
         self.label_head.check_label_ids("label_ids", label_ids)
-        self._refuse_without_candidates(candidate_ids)
+        self._check_candidates_given(candidate_ids)
         states = self.read_jointly(input_ids, attention_mask, candidate_ids=candidate_ids)
         summary = self.attend(states, candidate_ids)
         check_readable("A token's contribution", self.label_head.output.weight)

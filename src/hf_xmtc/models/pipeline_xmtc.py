@@ -29,7 +29,7 @@ class XMTCPipeline(Pipeline):
 
     One text gives a list of ``{"label", "score"}`` sorted by score; a list of texts gives one such list per text. Scores are
     independent probabilities (a sigmoid each) and do not add up to one; where votes of a generator count in them
-    (``generator_share``), they are for ranking alone. ``name`` is added where a label has a display name
+    (``retrieval_weight``), they are for ranking alone. ``name`` is added where a label has a display name
     of its own. Only the best ``top_k`` labels are computed, so it is fast with any number of labels.
 
     A text without any token still gets the labels' scores for an empty document, in the same form. What looks like a special token in
@@ -192,7 +192,7 @@ class XMTCPipeline(Pipeline):
                 f"candidates were given, but {type(self.model).__name__} always scores all labels. Leave them out."
             )
         config = self.model.config
-        config.refuse_candidates_if_unusable()
+        config.check_candidates_usable()
         if config.reads_labels_in_order:
             raise ValueError(
                 "candidates were given, but the model was trained with all labels in a row (label_positions='sequential', or a kernel over "
@@ -204,7 +204,7 @@ class XMTCPipeline(Pipeline):
                     f"candidates={type(candidates).__name__} was given, but the model was trained to score all labels "
                     "(num_candidates=0). Leave it out."
                 )
-            config.refuse_generator_of_others(candidates)
+            config.check_generator(candidates)
             return candidates
         listed = list(candidates) if isinstance(candidates, Iterable) and not isinstance(candidates, str) else []
         if not listed:
@@ -268,10 +268,10 @@ class XMTCPipeline(Pipeline):
     ) -> dict:
         inputs, limit = dict(model_inputs), self._num_scored(model_inputs)
         without_votes = "candidate_ids" in inputs and "candidate_votes" not in inputs
-        if threshold == "model" and without_votes and self.model.config.generator_share:
+        if threshold == "model" and without_votes and self.model.config.retrieval_weight:
             raise ValueError(
-                "threshold='model', but the model's own was tuned on scores in which the generator's votes count (generator_share="
-                f"{self.model.config.generator_share}), and a list of candidates has none. Give a number, or "
+                "threshold='model', but the model's own was tuned on scores in which the generator's votes count (retrieval_weight="
+                f"{self.model.config.retrieval_weight}), and a list of candidates has none. Give a number, or "
                 "candidates=CandidateGenerator.from_pretrained(…)."
             )
         if threshold is None:

@@ -1,4 +1,4 @@
-"""What training texts say about a new one: candidates for its labels from the texts that are nearest."""
+"""Candidates for the labels of a text, from the training texts that are nearest."""
 
 try:
     from .candidate_generator import CandidateGenerator, candidate_recall

@@ -6,29 +6,30 @@ from dataclasses import dataclass, field
 import torch
 from transformers import TrainingArguments
 
-from .unused_arguments import IN_TRAINER, refuse_unused_arguments
+from .option_conflicts import (
+    CONFLICTS,
+    IN_BACKWARD,
+    IN_TRAINER,
+    check_conflicts,
+    check_ranges,
+    check_unused_arguments,
+    option_settings,
+)
 
 __all__ = ["IN_BACKWARD", "LABEL_OPTIMIZERS", "SGD_LEARNING_RATE", "XMTCTrainingArguments"]
 
-LABEL_OPTIMIZERS = ("adamw", "rowwise", "sgd_in_backward", "rowwise_in_backward", "adam_in_backward")
-IN_BACKWARD = LABEL_OPTIMIZERS[2:]
+LABEL_OPTIMIZERS = ("adamw", "rowwise", *IN_BACKWARD)
 # Of plain gradient descent on the label matrices, where no rate is given: a rate for Adam says nothing about it.
 SGD_LEARNING_RATE = 0.05
 
 THRESHOLDS = ("none", "global", "per_label")
-
-# Optimizers that treat every weight by itself; others would do something else to a part of a matrix than to the whole.
-BY_WEIGHT = ("adamw", "sgd", "rmsprop", "adagrad", "lion")
-
-# Largest cut-off of the metrics in evaluation; with fewer labels kept per document they would come out too low.
-LARGEST_K = 5
 
 
 @dataclass
 class XMTCTrainingArguments(TrainingArguments):
     """Arguments of `XMTCTrainer`.
 
-    They take all arguments of `transformers.TrainingArguments` and refuse those that do nothing here (`unused_arguments`). Changed
+    They take all arguments of `transformers.TrainingArguments` and refuse those that do nothing here or exclude each other (`option_conflicts`). Changed
     defaults: evaluation and a checkpoint after every epoch, the best model by nDCG@5 is kept, a resumed run goes on counting for early stopping,
     batch size and learning rate suit models trained from scratch (CorNet's authors: batch 40, Adam, learning rate 1e-3).
     """
@@ -101,13 +102,13 @@ class XMTCTrainingArguments(TrainingArguments):
         default=8,
         metadata={"help": "Random labels among a training document's candidates, for models that score candidates."},
     )
-    injection_share: float = field(
+    positive_injection_ratio: float = field(
         default=0.6,
         metadata={
             "help": "Share of the training over which labels that candidates lack are put in with a falling chance, from 1 to 0."
         },
     )
-    tune_generator_share: bool = field(
+    tune_retrieval_weight: bool = field(
         default=False,
         metadata={
             "help": "hf-xmtc train: count the generator's votes in the scores of candidates, by the share that is best on the validation "
@@ -169,43 +170,12 @@ class XMTCTrainingArguments(TrainingArguments):
         if self.greater_is_better is None and str(self.metric_for_best_model).endswith("_kl"):
             self.greater_is_better = False  # a distance, which its name does not tell transformers
         super().__post_init__()
-        refuse_unused_arguments(self, IN_TRAINER)
-        if self.eval_top_k < LARGEST_K:
-            raise ValueError(
-                f"eval_top_k={self.eval_top_k}, but P@{LARGEST_K} and the other metrics look at {LARGEST_K} labels per "
-                f"document. Use eval_top_k={LARGEST_K} or more."
-            )
-        if self.tune_threshold not in THRESHOLDS:
-            raise ValueError(f"tune_threshold={self.tune_threshold!r} is none of {', '.join(THRESHOLDS)}.")
-        if self.num_random_candidates < 0 or not 0 <= self.injection_share <= 1:
-            raise ValueError(
-                f"num_random_candidates={self.num_random_candidates} must be at least 0 and injection_share={self.injection_share} "
-                "from 0 to 1."
-            )
-        if self.set_top_k < 1:
-            raise ValueError(f"set_top_k={self.set_top_k}, but a set is looked for among at least 1 label.")
-        if self.averaging_start_epoch is not None and self.averaging_start_epoch < 0:
-            raise ValueError(f"averaging_start_epoch={self.averaging_start_epoch}; epochs count from 0.")
-        if self.early_stopping_patience is not None and self.early_stopping_patience < 1:
-            raise ValueError(f"early_stopping_patience={self.early_stopping_patience}, but it must be at least 1.")
-        for name in ("averaging_start_epoch", "early_stopping_patience"):
-            if getattr(self, name) is not None and self.eval_strategy == "no":
-                raise ValueError(
-                    f"{name}={getattr(self, name)} with eval_strategy='no': it acts at each evaluation, so it would "
-                    "never do anything. Set eval_strategy='epoch' or 'steps'."
-                )
-        optim = str(getattr(self.optim, "value", self.optim))
-        if self.adam_epsilon_uncorrected and (optim not in ("adamw_torch", "adamw_torch_fused") or not self.adam_epsilon):
-            raise ValueError(
-                f"adam_epsilon_uncorrected=True with optim={optim!r} and adam_epsilon={self.adam_epsilon}: it places the epsilon of torch's "
-                "AdamW. Leave optim out and adam_epsilon above 0, or leave it out."
-            )
-        self.check_label_options()
-        if self.adaptive_gradient_clipping and self.max_grad_norm <= 0:
-            raise ValueError(
-                f"adaptive_gradient_clipping=True with max_grad_norm={self.max_grad_norm}, which switches all clipping off. "
-                "Leave max_grad_norm out; adaptive clipping sets its own threshold."
-            )
+        check_unused_arguments(self, IN_TRAINER)
+        for name, choices in (("tune_threshold", THRESHOLDS), ("label_optimizer", LABEL_OPTIMIZERS)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name}={getattr(self, name)!r} is none of {', '.join(choices)}.")
+        check_ranges(self)
+        self.check_conflicts()
 
     @property
     def measures_sets(self) -> bool:
@@ -217,78 +187,13 @@ class XMTCTrainingArguments(TrainingArguments):
         """True if the label matrices are updated during the backward pass."""
         return self.label_optimizer in IN_BACKWARD
 
-    def check_label_options(self) -> None:
-        """Refuse label options that do not go with the other arguments; `XMTCTrainer.train` asks again, for arguments may change."""
-        self._check_label_optimizer()
-        self._check_sharding()
+    def check_conflicts(self) -> None:
+        """Refuse options that exclude each other; `XMTCTrainer.train` asks again, because arguments may change.
 
-    def _check_label_optimizer(self) -> None:
-        if self.label_optimizer not in LABEL_OPTIMIZERS:
-            raise ValueError(f"label_optimizer={self.label_optimizer!r} is none of {', '.join(LABEL_OPTIMIZERS)}.")
-        if self.label_learning_rate is not None and self.label_learning_rate < 0:
-            raise ValueError(f"label_learning_rate={self.label_learning_rate}, but a rate cannot be negative.")
-        optim = str(getattr(self.optim, "value", self.optim))
-        for name, idle in (("label_optimizer", "adamw"), ("sparse_embeddings", False)):
-            if getattr(self, name) != idle and not optim.startswith("adamw"):
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} with optim={optim!r}: it goes with AdamW for the rest of the model. Leave one "
-                    "of them out."
-                )
-        if not self.updates_in_backward:
-            return
-        chosen = f"label_optimizer={self.label_optimizer!r}"
-        if self.gradient_accumulation_steps > 1:
-            raise ValueError(
-                f"{chosen} with gradient_accumulation_steps={self.gradient_accumulation_steps}: it updates in every backward pass, so "
-                "there is nothing to accumulate. Raise per_device_train_batch_size instead, or use label_optimizer='rowwise'."
-            )
-        if self.fp16:
-            raise ValueError(
-                f"{chosen} with fp16=True: fp16 scales the loss and leaves out steps that overflow, which is known only after the "
-                "backward pass. Use bf16=True, or label_optimizer='rowwise'."
-            )
-        if self.world_size > 1 and not self.accelerator_config.even_batches:
-            raise ValueError(
-                f"{chosen} with even_batches=False in {self.world_size} processes: each update takes the documents of all, so all need as many "
-                "batches. Leave even_batches at True."
-            )
-        for name in ("fsdp", "deepspeed"):
-            if getattr(self, name):
-                raise ValueError(
-                    f"{chosen} with {name}={getattr(self, name)!r}, which shards the matrices and updates them itself. Use plain "
-                    "data parallelism (leave it out), or label_optimizer='adamw'."
-                )
-
-    def _check_sharding(self) -> None:
-        if not self.shard_labels:
-            return
-        for name in ("fsdp", "deepspeed"):
-            if getattr(self, name):
-                raise ValueError(
-                    f"shard_labels=True with {name}={getattr(self, name)!r}, which shards all matrices in its own way. Leave one of them out."
-                )
-        if self.world_size == 1:
-            raise ValueError(
-                "shard_labels=True in one process, which would hold all labels anyway. Start several with `torchrun --nproc_per_node N "
-                "scripts/train.py …` or `accelerate launch --multi_gpu --num_processes N --num_machines 1 scripts/train.py …`, or leave "
-                "shard_labels out."
-            )
-        if self.fp16:
-            raise ValueError(
-                "shard_labels=True with fp16=True: fp16 leaves out steps whose gradients overflow, which each process would decide by its "
-                "own labels. Use bf16=True."
-            )
-        optim = str(getattr(self.optim, "value", self.optim))
-        if not optim.startswith(BY_WEIGHT):
-            raise ValueError(
-                f"shard_labels=True with optim={optim!r}, which looks at whole matrices, and a process has a part of them. Choose "
-                f"one that treats every weight by itself ({', '.join(BY_WEIGHT)})."
-            )
-        if not self.accelerator_config.even_batches:
-            raise ValueError(
-                "shard_labels=True with even_batches=False: every process scores the documents of all, so all need as many batches. "
-                "Leave even_batches at True."
-            )
+        Raises:
+            ValueError: If there are any.
+        """
+        check_conflicts(CONFLICTS, option_settings(self), type(self))
 
 
 def public_arguments(args: XMTCTrainingArguments) -> dict:

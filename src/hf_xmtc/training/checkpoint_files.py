@@ -23,10 +23,13 @@ from transformers.trainer import TRAINER_STATE_NAME
 from hf_xmtc.disk import sync_folder
 from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.json_reader import read_json
+from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 __all__ = [
     "UNFINISHED",
     "best_checkpoint",
+    "check_resumed_labels",
     "checkpoints_in",
     "checksum",
     "clear_unfinished",
@@ -206,3 +209,21 @@ def _opens(path: Path) -> bool:
     except (SafetensorError, zipfile.BadZipFile, ValueError, AttributeError, OSError):
         return False
     return True
+
+
+def check_resumed_labels(checkpoint: str, model: XMTCPreTrainedModel) -> None:
+    """Refuse to resume from a checkpoint with another label space.
+
+    Raises:
+        ValueError: If its labels are not the model's.
+    """
+    path = os.path.join(checkpoint, LABELS_FILE)
+    if not os.path.exists(path):
+        return
+    saved, current = LabelNames.load(path), model.config.label_names
+    if saved.labels != current.labels:
+        raise ValueError(
+            f"The checkpoint {os.path.basename(checkpoint)} was trained on {len(saved)} labels that begin with "
+            f"{saved.labels[:3]}, but this run has {len(current)} that begin with {current.labels[:3]}. Resume with the "
+            "label file and data of the first run, or start in a new output folder."
+        )

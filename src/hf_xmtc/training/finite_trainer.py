@@ -29,18 +29,18 @@ class FiniteTrainer(StrictFilesTrainer):
         except FloatingPointError as error:
             raise self._stopped(f"{error} It was in {self._batch()}.") from error
         # The Trainer fetches the loss of every batch right after this, so the look costs a GPU no further wait.
-        self._refuse_not_finite(lambda: f"the loss of {self._batch()}", loss)
+        self._check_finite_value(lambda: f"the loss of {self._batch()}", loss)
         return loss
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None):
         norm = super()._get_grad_norm(model, grad_norm)
         which = "" if self.args.gradient_accumulation_steps == 1 else "several batches, the last being "
-        self._refuse_not_finite(lambda: f"the norm of the gradient of {which}{self._batch()}", norm)
+        self._check_finite_value(lambda: f"the norm of the gradient of {which}{self._batch()}", norm)
         return norm
 
     def _evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         if self.is_in_train:
-            self._refuse_weights_not_finite()
+            self._check_weights_finite()
         metrics = super()._evaluate(*args, **kwargs)
         loss = metrics.get("eval_loss")
         if self.is_in_train and isinstance(loss, float) and not math.isfinite(loss):
@@ -59,7 +59,7 @@ class FiniteTrainer(StrictFilesTrainer):
         rows = places_of(documents, self.train_dataset)
         return f"{words} (rows {', '.join(map(str, rows))} of the training data, from 0)" if rows else words
 
-    def _refuse_not_finite(self, what: Callable[[], str], value: Any) -> None:
+    def _check_finite_value(self, what: Callable[[], str], value: Any) -> None:
         if value is None or math.isfinite(value):
             return
         scaler = getattr(self.accelerator, "scaler", None)
@@ -68,7 +68,7 @@ class FiniteTrainer(StrictFilesTrainer):
             raise self._stopped(f"{what()} is {float(value)}.")
 
     @torch.no_grad()
-    def _refuse_weights_not_finite(self) -> None:
+    def _check_weights_finite(self) -> None:
         weights = {name: weight for name, weight in self.model.named_parameters() if weight.numel()}
         # By the largest number of each, which takes no copy of a large matrix.
         wrong = [name for name, weight in weights.items() if not torch.linalg.vector_norm(weight, torch.inf).isfinite()]

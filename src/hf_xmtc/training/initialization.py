@@ -39,7 +39,7 @@ def initialize_label_bias(
     Source: the prior-probability initialisation of Lin et al. (2017), "Focal loss for dense object detection", §4.1, with
     each label's own prior (smoothed by half a document) in place of one for all.
     """
-    _refuse_other_counts(model, label_counts)
+    _check_counts(model, label_counts)
     head = model.label_head
     if label_ids is not None:
         _initialize_new_bias(model, label_counts, num_documents, label_ids)
@@ -86,7 +86,7 @@ def initialize_label_weights(
 
     Source: Jain et al. (2016), "Extreme multi-label loss functions", §4.
     """
-    _refuse_other_counts(model, label_counts)
+    _check_counts(model, label_counts)
     weights = model.label_head.positive_weight
     if weights is None:
         raise ValueError(
@@ -139,7 +139,7 @@ def _initialize_auxiliary_bias(model: XMTCPreTrainedModel, labels_per_document: 
         conditions.output.bias.fill_(math.log(prior / (1 - prior)))
 
 
-def _refuse_other_counts(model: XMTCPreTrainedModel, label_counts: np.ndarray) -> None:
+def _check_counts(model: XMTCPreTrainedModel, label_counts: np.ndarray) -> None:
     if len(label_counts) != model.config.num_labels:
         raise ValueError(
             f"There are counts for {len(label_counts)} labels but num_labels={model.config.num_labels}. Count the labels "

@@ -18,11 +18,11 @@ from .gradient_clipping import clip_sparse_and_dense
 from .sharded_label_head import LabelShard, full_state_dict, label_dimensions, shard_labels, shard_of
 
 __all__ = [
+    "check_resumed_processes",
     "clip_sharded",
     "gathered_weights",
     "num_parameters",
     "optimizer_folder",
-    "refuse_other_processes",
     "save_optimizer_part",
     "spread_labels",
 ]
@@ -114,7 +114,7 @@ def save_optimizer_part(optimizer: Optimizer, scheduler: LRScheduler, checkpoint
     dist.barrier(group=shard.group)
 
 
-def refuse_other_processes(checkpoint: str, shard: LabelShard | None) -> None:
+def check_resumed_processes(checkpoint: str, shard: LabelShard | None) -> None:
     """Refuse a checkpoint whose optimizer state is that of other parts of the labels.
 
     Raises:

@@ -275,7 +275,7 @@ class GatheredUpdate:
 
     def __call__(self, start: int, stop: int, left: Tensor, right: Tensor) -> None:
         if self._right is None:
-            _refuse_unequal_batches(right)
+            _check_equal_batches(right)
             self._right = torch.cat(_gather(right))  # (B of all processes, d)
         gathered = torch.cat(_gather(left), dim=1)
         self.update(start, stop, gathered.div_(dist.get_world_size()), self._right)
@@ -288,7 +288,7 @@ def _gather(tensor: Tensor) -> list[Tensor]:
     return parts
 
 
-def _refuse_unequal_batches(right: Tensor) -> None:
+def _check_equal_batches(right: Tensor) -> None:
     sizes = [int(size) for size in _gather(torch.tensor([len(right)], device=right.device))]
     if len(set(sizes)) > 1:
         raise ValueError(

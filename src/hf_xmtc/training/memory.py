@@ -14,7 +14,7 @@ from hf_xmtc.models.label_scorer import suitable_block_size
 
 from .arguments import XMTCTrainingArguments
 from .optimizer_options import sparse_embedding, trained_label_matrices
-from .option_refusals import refuse_unusable_with_model
+from .option_conflicts import check_model_options
 from .sharded_label_head import label_dimensions
 
 __all__ = ["MemoryEstimate", "estimate_memory"]
@@ -74,7 +74,7 @@ class MemoryEstimate:
             f"{self.available:,.0f} MiB are free on {self.device}{share}."
         )
 
-    def refuse_if_too_large(self) -> None:
+    def check_available(self) -> None:
         """Stop before allocating what cannot fit.
 
         Raises:
@@ -164,8 +164,8 @@ def _remedies(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int, to
         changed = copy.copy(args)
         setattr(changed, name, value)
         try:
-            changed.check_label_options()
-            refuse_unusable_with_model(changed, model)
+            changed.check_conflicts()
+            check_model_options(changed, model)
             lower = _estimate(model, changed, num_tokens).total
         except ValueError:
             continue

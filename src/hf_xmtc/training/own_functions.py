@@ -9,10 +9,10 @@ from torch import Tensor
 
 from .arguments import XMTCTrainingArguments
 
-__all__ = ["named_loss", "refuse_unusable_functions"]
+__all__ = ["check_functions", "named_loss"]
 
 
-def refuse_unusable_functions(args: XMTCTrainingArguments, functions: dict[str, Any]) -> None:
+def check_functions(args: XMTCTrainingArguments, functions: dict[str, Any]) -> None:
     """Refuse functions that do not fit how evaluation works here.
 
     Args:

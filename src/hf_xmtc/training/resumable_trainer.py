@@ -1,4 +1,4 @@
-"""State that a training run needs to go on after an interruption: transformers' Trainer with checkpoints of all its parts."""
+"""Training that goes on after an interruption: transformers' Trainer with checkpoints of all its parts."""
 
 import contextlib
 import logging
@@ -24,6 +24,7 @@ from .arguments import public_arguments
 from .checkpoint_files import (
     UNFINISHED,
     best_checkpoint,
+    check_resumed_labels,
     checkpoints_in,
     clear_unfinished,
     damage_of,
@@ -32,8 +33,8 @@ from .checkpoint_files import (
 )
 from .finite_trainer import FiniteTrainer
 from .gradient_clipping import AdaptiveGradientClipping
-from .label_sharding import gathered_weights, optimizer_folder, refuse_other_processes, save_optimizer_part
-from .option_refusals import refuse_other_labels, refuse_other_optimizer
+from .label_sharding import check_resumed_processes, gathered_weights, optimizer_folder, save_optimizer_part
+from .optimizer_checks import check_resumed_optimizer
 from .sharded_label_head import shard_of
 from .weight_averaging import WeightAveraging
 
@@ -85,13 +86,13 @@ class ResumableTrainer(FiniteTrainer):
             if self.args.should_save:
                 clear_unfinished(self.args.output_dir)
             if not given or not isinstance(given, bool):
-                return self._refuse_damaged(given or None)
+                return self._check_undamaged(given or None)
             if self.args.should_save:
                 return self._newest_whole_checkpoint()
             newest = next(iter(checkpoints_in(self.args.output_dir)), None)
             return newest and str(newest)
 
-    def _refuse_damaged(self, checkpoint: str | None) -> str | None:
+    def _check_undamaged(self, checkpoint: str | None) -> str | None:
         looks = checkpoint and os.path.isdir(checkpoint) and self.args.should_save
         if looks and (damage := damage_of(checkpoint, needs_best=self.args.load_best_model_at_end)):
             raise ValueError(
@@ -120,7 +121,7 @@ class ResumableTrainer(FiniteTrainer):
         return os.path.join(folder, UNFINISHED) if self._writes_checkpoint else folder
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        self._refuse_weights_not_finite()
+        self._check_weights_finite()
         run, name = self._get_output_dir(trial), f"checkpoint-{self.state.global_step}"
         written = os.path.join(run, UNFINISHED, name)
         with self._in_unfinished_folder(written):
@@ -154,12 +155,12 @@ class ResumableTrainer(FiniteTrainer):
         try:
             yield
         except Exception as error:
-            cause = disk_error(error, written)
+            told = disk_error(error, written)
             if self.args.should_save:
                 clear_unfinished(Path(written).parent.parent)
-            if cause is None:
+            if told is None:
                 raise
-            raise cause from error
+            raise told from error
         finally:
             self._writes_checkpoint = False
 
@@ -222,9 +223,9 @@ class ResumableTrainer(FiniteTrainer):
     # ---- reading ---------------------------------------------------------------------------------------------------------
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        refuse_other_labels(resume_from_checkpoint, self.model)
-        refuse_other_optimizer(os.path.join(resume_from_checkpoint, ARGUMENTS_FILE), self.args)
-        refuse_other_processes(resume_from_checkpoint, shard_of(self.model))
+        check_resumed_labels(resume_from_checkpoint, self.model)
+        check_resumed_optimizer(os.path.join(resume_from_checkpoint, ARGUMENTS_FILE), self.args)
+        check_resumed_processes(resume_from_checkpoint, shard_of(self.model))
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if self.averaging is not None:
             self.averaging.load(resume_from_checkpoint)
@@ -275,7 +276,7 @@ class ResumableTrainer(FiniteTrainer):
             super()._run_epoch(*args, **kwargs)
 
     def _finalize_training(self, *args: Any, **kwargs: Any):
-        self._refuse_weights_not_finite()
+        self._check_weights_finite()
         # With a limit of 1 the Trainer deletes all but the best checkpoint, so that a repeated run would train the rest again.
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:

@@ -203,7 +203,7 @@ class ShardedLabelHead(LabelHead):
 
     def _check_no_gradient(self, output: str) -> None:
         if torch.is_grad_enabled():
-            self._refuse_gradient(output, "are spread over processes")
+            self._check_gradient(output, "are spread over processes")
 
 
 def shard_of(model: nn.Module) -> LabelShard | None:

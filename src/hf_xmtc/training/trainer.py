@@ -11,25 +11,23 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
 from hf_xmtc.data import XMTCDataCollator
-from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.data.collator import CANDIDATES
+from hf_xmtc.models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from hf_xmtc.models.predicted_sets import check_scores
 
 from .arguments import XMTCTrainingArguments
-from .candidates import CANDIDATES, with_training_candidates
 from .document_order import LengthBucketedSampler, ShuffledSampler, document_lengths
 from .evaluation import Evaluation, of_one_width, tuned_thresholds
 from .gradient_clipping import clip_sparse_and_dense
 from .label_sharding import clip_sharded, spread_labels
+from .optimizer_checks import check_optimizer, label_options
 from .optimizer_options import build_optimizer, prepared_for_training
-from .option_refusals import (
-    label_options,
-    refuse_replaced_optimizer,
-    refuse_unusable_options,
-)
-from .own_functions import named_loss, refuse_unusable_functions
+from .option_conflicts import check_engine_options
+from .own_functions import check_functions, named_loss
+from .positive_injection import with_training_candidates
 from .resumable_trainer import ResumableTrainer
 from .sharded_label_head import shard_of
-from .trainer_inputs import every_document_in_order, refuse_if_no_batch_is_full, set_up_model, tokenized
+from .trainer_inputs import check_full_batch, every_document_in_order, set_up_model, tokenized
 
 __all__ = ["XMTCTrainer"]
 
@@ -95,7 +93,7 @@ class XMTCTrainer(ResumableTrainer):
         pads_itself = kwargs.get("data_collator") is None
         if processing_class is None and pads_itself:
             raise ValueError("XMTCTrainer needs the model's tokenizer to pad batches: give it as processing_class=….")
-        refuse_unusable_functions(args, kwargs)
+        check_functions(args, kwargs)
         if model is not None:
             if processing_class is not None:
                 model.check_tokenizer(processing_class)  # before texts are tokenized
@@ -116,7 +114,7 @@ class XMTCTrainer(ResumableTrainer):
         if self.compute_loss_func is not None:
             self.compute_loss_func = named_loss(self.compute_loss_func, num_labels)
         self.train_dataset, self.eval_dataset = tokenized(self, train_dataset), tokenized(self, eval_dataset)
-        refuse_if_no_batch_is_full(args, self.train_dataset)
+        check_full_batch(args, self.train_dataset)
         # What `create_optimizer` has built, and with which options.
         self.built_optimizer, self.built_with = None, None
         self.label_updates = None
@@ -184,9 +182,17 @@ class XMTCTrainer(ResumableTrainer):
         num_candidates = getattr(self.model.config, "num_candidates", 0)
         return self.evaluation.metrics(prediction, self.model.lowest_threshold(), num_candidates)
 
-    def tune_thresholds(self, dataset: Dataset) -> None:
-        """Give the model the thresholds that suit a validation split best, as ``tune_threshold`` says."""
-        output = self.predict(dataset)
+    def measure(self, output: PredictionOutput) -> PredictionOutput:
+        """A prediction whose scores or whose model's thresholds have changed, with the sets and metrics of today (without prefix)."""
+        arrays = output.predictions[:2]
+        if self.args.measures_sets:
+            scores, label_ids = map(torch.from_numpy, arrays)
+            arrays = (*arrays, self.model.in_predicted_set(XMTCOutput(top_scores=scores, top_labels=label_ids)).numpy())
+        metrics = self.compute_metrics(EvalPrediction(predictions=arrays, label_ids=output.label_ids))
+        return output._replace(predictions=arrays, metrics=metrics)
+
+    def tune_thresholds(self, output: PredictionOutput) -> None:
+        """Give the model the thresholds that suit the prediction of a validation split best, as ``tune_threshold`` says."""
         scores, top_labels = output.predictions[:2]
         self.model.set_thresholds(
             tuned_thresholds(self.args.tune_threshold, scores, top_labels, output.label_ids, self.num_labels)
@@ -255,7 +261,8 @@ class XMTCTrainer(ResumableTrainer):
         if self.model_init is not None:
             set_up_model(self)
         self._start_anew()
-        refuse_unusable_options(self)
+        check_optimizer(self)
+        check_engine_options(self)
         self._training.enter_context(prepared_for_training(self.model, self.args))
 
     def call_model_init(self, trial: Any = None) -> XMTCPreTrainedModel:
@@ -302,7 +309,7 @@ class _EpochStart(TrainerCallback):
         self.trainer = trainer
 
     def on_train_begin(self, args, state, control, **kwargs):
-        refuse_replaced_optimizer(self.trainer)  # now that all are made
+        check_optimizer(self.trainer)  # now that all are made
         self.trainer.continue_progress()
 
     def on_epoch_begin(self, args, state, control, **kwargs):

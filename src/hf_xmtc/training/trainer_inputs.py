@@ -11,10 +11,11 @@ from transformers import Trainer
 from hf_xmtc.data import XMTCDataCollator, tokenize_dataset
 
 from .arguments import XMTCTrainingArguments
-from .candidates import num_random_numbers
 from .initialization import set_missing_label_weights
+from .option_conflicts import check_model_options
+from .positive_injection import num_random_numbers
 
-__all__ = ["every_document_in_order", "refuse_if_no_batch_is_full", "set_up_model", "tokenized"]
+__all__ = ["check_full_batch", "every_document_in_order", "set_up_model", "tokenized"]
 
 
 def set_up_model(trainer: Trainer) -> None:
@@ -31,11 +32,7 @@ def set_up_model(trainer: Trainer) -> None:
         )
     if trainer.processing_class is not None:
         model.check_tokenizer(trainer.processing_class)
-    if trainer.compute_loss_func is not None and getattr(model.config, "num_candidates", 0):
-        raise ValueError(
-            f"compute_loss_func with a model of {model.config.num_candidates} candidates, which has no logits of all labels that a loss could "
-            "read. Leave it out; the model's own loss is that of the candidates."
-        )
+    check_model_options(args, model, compute_loss_func=trainer.compute_loss_func)
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         # The processes gather a layer's weights together at each of its calls, so all have to call it as often.
         model.chunk_tokens = math.inf
@@ -83,7 +80,7 @@ def tokenized(trainer: Trainer, dataset: Any, name: str | None = None) -> Any:
     return tokenize_dataset(dataset, trainer.processing_class, min(limit for limit in limits if limit is not None))[0]
 
 
-def refuse_if_no_batch_is_full(args: XMTCTrainingArguments, dataset: Any) -> None:
+def check_full_batch(args: XMTCTrainingArguments, dataset: Any) -> None:
     """Refuse training data that fill no batch, where ``dataloader_drop_last`` would leave all of them out.
 
     Raises:

@@ -1,19 +1,22 @@
 """Candidates as columns of a data set: whose votes they are, their rows, and what their cache depends on."""
 
+import datasets
 import numpy as np
 import pytest
 from datasets import DatasetDict, Value
 
 from hf_xmtc import load_xmtc_dataset
-from hf_xmtc.commands.candidate_columns import add_candidates
 from hf_xmtc.data import label_info_of
+from hf_xmtc.data.collator import CANDIDATES, VOTES
 from hf_xmtc.retrieval import CandidateGenerator
-from hf_xmtc.training.candidates import CANDIDATES, VOTES
+from hf_xmtc.retrieval.candidate_columns import add_candidates
+from small_corpus import write_corpus
 
 
 @pytest.fixture
-def data(corpus_folder, own_caches) -> DatasetDict:
-    return load_xmtc_dataset(corpus_folder)
+def data(tmp_path, monkeypatch) -> DatasetDict:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "caches")
+    return load_xmtc_dataset(write_corpus(tmp_path / "corpus"))
 
 
 def added(data: DatasetDict, num_candidates: int = 2) -> tuple[DatasetDict, CandidateGenerator, dict]:

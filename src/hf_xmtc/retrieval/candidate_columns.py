@@ -1,16 +1,16 @@
-"""Candidates as columns of a data set, and what the generator and the model are worth alone."""
+"""Candidates as columns of a data set, and how good they are alone."""
 
 import numpy as np
 from datasets import Dataset, DatasetDict, Features, List, Value, concatenate_datasets
 
 from hf_xmtc.data import LabelInfo
 from hf_xmtc.data.cache_keys import cache_key
+from hf_xmtc.data.collator import CANDIDATES, VOTES
 from hf_xmtc.metrics import ranking_report
-from hf_xmtc.retrieval import CandidateGenerator, candidate_recall
-from hf_xmtc.training import XMTCTrainer
-from hf_xmtc.training.candidates import CANDIDATES, VOTES, tune_generator_share
 
-__all__ = ["add_candidates", "mix_with_generator"]
+from .candidate_generator import CandidateGenerator, candidate_recall
+
+__all__ = ["REPORTED", "add_candidates"]
 
 # Raised when the same texts would get other candidates, so that old caches are not reused.
 _VERSION = 1
@@ -42,22 +42,23 @@ def add_candidates(
     digest = generator.digest()
     columns, report = {}, {}
     for split, rows in data.items():
-        found = _found(generator, digest, rows, num_candidates, is_training=split == "train")
-        columns[split] = concatenate_datasets([tokenized[split], found], axis=1)
+        computed = _candidates_of(generator, digest, rows, num_candidates, is_training=split == "train")
+        columns[split] = concatenate_datasets([tokenized[split], computed], axis=1)
         labels = rows["labels"][:]
         if any(labels):
-            ids = np.asarray(found.with_format("numpy")[CANDIDATES][:])
+            ids = np.asarray(computed.with_format("numpy")[CANDIDATES][:])
             ranking = ranking_report(ids, labels, ks=(1, 3, 5), ignore_unseen=ignore_unseen)
-            own = {f"generator_{name}": ranking[name] for name in REPORTED}
             report[split] = {
                 "candidate_recall": candidate_recall(ids, labels, ignore_unseen),
                 "num_candidates": ids.shape[1],
-                **own,
+                **{f"generator_{name}": ranking[name] for name in REPORTED},
             }
     return DatasetDict(columns), generator, report
 
 
-def _found(generator: CandidateGenerator, digest: str, rows: Dataset, num_candidates: int, is_training: bool) -> Dataset:
+def _candidates_of(
+    generator: CandidateGenerator, digest: str, rows: Dataset, num_candidates: int, is_training: bool
+) -> Dataset:
     """The columns alone, computed or from their cache."""
 
     def find(texts: list[str], places: list[int]) -> dict[str, np.ndarray]:
@@ -74,28 +75,3 @@ def _found(generator: CandidateGenerator, digest: str, rows: Dataset, num_candid
         new_fingerprint=cache_key([_VERSION, digest, rows._fingerprint, num_candidates, is_training]),
         desc="Candidates",
     )
-
-
-def mix_with_generator(trainer: XMTCTrainer, tokenized: DatasetDict) -> tuple[str, dict[str, dict[str, float]]]:
-    """Tune the generator's share in the scores on the validation split.
-
-    Returns:
-        What was found, in a sentence; and for every evaluated split the metrics of the model's own scores (``model_nDCG@5`` …).
-    """
-    config = trainer.model.config
-    by_share, of_validation = tune_generator_share(trainer, tokenized["validation"])
-    found, share = {"validation": of_validation}, config.generator_share
-    if "test" in tokenized:
-        config.generator_share = 0.0
-        found["test"] = trainer.predict(tokenized["test"]).metrics
-        config.generator_share = share
-    alone = {
-        split: {f"model_{name}": metrics[f"test_{name}"] for name in REPORTED if f"test_{name}" in metrics}
-        for split, metrics in found.items()
-    }
-    of_model, of_generator, of_both = (100 * by_share[value] for value in (0.0, 1.0, share))
-    told = (
-        f"Validation nDCG@5: the model alone {of_model:.2f}, the generator alone {of_generator:.2f}, together {of_both:.2f} with a "
-        f"generator_share of {share:.2f}."
-    )
-    return told, alone
