@@ -147,6 +147,10 @@ def choose_max_length(model: XMTCPreTrainedModel, tokenizer: PreTrainedTokenizer
     Raises:
         ValueError: If the model does not take so many, or they leave no room for text beside the special tokens.
     """
+    if getattr(model, "reads_texts", False):  # each part of an ensemble has its own limit
+        for own in model.tokenizers if wanted is not None else ():
+            check_max_length(own, wanted)
+        return wanted
     # A tokenizer without a limit answers 1e30.
     limits = [limit for limit in (model.max_input_tokens, tokenizer.model_max_length) if limit is not None and limit < 1e9]
     limit = min(limits, default=None)
