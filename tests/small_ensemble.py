@@ -15,7 +15,12 @@ def save_small_cnn(folder: Path, label_names: list[str], max_length: int = 16) -
     tokenizer = train_word_tokenizer(OTHER_TEXTS, max_length=max_length, min_document_frequency=1)
     torch.manual_seed(1)
     config = XMLCNNConfig(
-        vocab_size=len(tokenizer), label_names=label_names, embedding_size=4, num_filters=2, bottleneck_size=4, cornet_num_blocks=0
+        vocab_size=len(tokenizer),
+        label_names=label_names,
+        embedding_size=4,
+        num_filters=2,
+        bottleneck_size=4,
+        cornet_num_blocks=0,
     )
     model = XMLCNNForXMTC(config)
     with torch.no_grad():

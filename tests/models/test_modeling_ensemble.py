@@ -117,7 +117,9 @@ def test_a_process_without_the_package_opens_and_saves_it(saved, tmp_path):
 def test_predict_reads_the_folder_and_counts_what_was_cut(saved, tmp_path):
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     output = tmp_path / "tags.jsonl"
-    settings = PredictArguments(model=str(saved), input=str(tmp_path / "texts.txt"), output=str(output), device="cpu", batch_size=2)
+    settings = PredictArguments(
+        model=str(saved), input=str(tmp_path / "texts.txt"), output=str(output), device="cpu", batch_size=2
+    )
     summary = predict_file(settings)
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     with torch.no_grad():
@@ -143,7 +145,9 @@ def test_parts_of_other_labels_are_refused(folders, tmp_path):
 
 def test_parts_that_need_more_than_texts_are_refused(folders, tmp_path):
     save_small_laco(tmp_path / "laco", TEXTS, TINY_LABELS, num_candidates=3)
-    with pytest.raises(ValueError, match="The part laco scores 3 candidates of each text, which hf_xmtc finds outside the model"):
+    with pytest.raises(
+        ValueError, match="The part laco scores 3 candidates of each text, which hf_xmtc finds outside the model"
+    ):
         small_ensemble({**folders, "laco": tmp_path / "laco"})
     inner = small_ensemble(folders)
     with pytest.raises(ValueError, match="The part inner is an ensemble itself"):
