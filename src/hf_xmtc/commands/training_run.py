@@ -27,6 +27,7 @@ from .processes import log_once, peak_memory_mb
 from .publishing import explain_failed_push
 from .recipe import Recipe
 from .reporting import final_summary, setting_hints, threshold_summary
+from .stored_predictions import write_label_counts
 from .trained_state import keep_trained, restore_trained
 
 __all__ = ["TrainingRun"]
@@ -220,6 +221,8 @@ class TrainingRun:
             top_scores, top_labels = (array[:, : self.args.eval_top_k] for array in output.predictions[:2])
             rows = rows_in_data(self.data[split])
             folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
+        train = self.data["train"]
+        write_label_counts(folder.path, info.names.labels, label_counts(train, info.num_labels), len(train))
         write_json(folder.path / "training_log.json", history)
         title = f"{self.recipe.model.model_family} on {info.source}"
         write_picture_and_card(folder.path, history, title, self.metrics)

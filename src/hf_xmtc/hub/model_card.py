@@ -18,6 +18,7 @@ from hf_xmtc.strict_json import as_plain, json_text
 
 from .card_usage import TASK, has_tuned_threshold, usage
 from .citations import citation
+from .ensemble_card import introduction, parts_section
 from .markdown import code, escaped, hub_link
 from .metric_meanings import NOT_PER_CENT, meaning_of
 from .verify import num_labels_of
@@ -124,6 +125,7 @@ def build_model_card(
         _introduction(model_family, dataset_name, label_info, recipe, base_model),
         "## How to use\n\n" + usage(repo_id, model_family, label_info, recipe),
         "## Results\n\n" + _results(metrics, dataset_name, recipe),
+        *(["## Parts\n\n" + parts_section(metrics, recipe)] if "comparison" in metrics else []),
         "## Data\n\n"
         + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id, recipe)
         + "\n\n"
@@ -223,6 +225,8 @@ def _eval_results(metrics: Mapping, dataset_name: str, dataset_repo_id: str | No
 
 
 def _introduction(family: str, dataset_name: str, label_info: Mapping, recipe: Mapping, base_model: str | None) -> str:
+    if family == "ensemble":
+        return introduction(label_info["num_labels"], dataset_name, recipe)
     blocks = recipe.get("cornet_num_blocks")
     head = f" with {blocks} CorNet block{'s' if blocks != 1 else ''}" if blocks else ""
     start = f"fine-tuned from {code(_without_path(base_model))}" if base_model else "trained from scratch"
@@ -335,6 +339,9 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
     )
     if family == "seqtag":
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
+    if family == "ensemble":
+        cut = "Each part cuts long texts at its own limit"
+        scores = "Scores are combined from the parts' and rank labels; they are no probabilities. Labels that no part ranks high have none."
     if label_info.get("generator_share"):
         scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
     tuned = family == "seqtag" or has_tuned_threshold(recipe)

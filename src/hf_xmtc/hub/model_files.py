@@ -32,7 +32,7 @@ _KNOWN = re.compile(
             r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json|chat_template\.jinja",
             r"vocab\.(txt|json)|merges\.txt|spiece\.model|sentencepiece\.bpe\.model|tokenizer\.model",
             r"(LICEN[CS]E|NOTICE|COPYING)(\.(txt|md))?|CITATION\.(cff|bib)",
-            r"predictions/(train|validation|test)\.parquet",
+            r"predictions/(train|validation|test|label_counts)\.parquet",
             r"candidates/candidates\.(json|safetensors)",
         ]
     )

@@ -23,11 +23,11 @@ class JoinedRankings:
 
     Args:
         rankings: For each part its label ids, best first, (N, K), negative where there is none, and their scores from 0 to 1,
-            (N, K). Longer lists are cut at the shortest part's K.
+            (N, K). K may differ; shorter lists have no label in the places behind.
 
     Attributes:
         label_ids: The labels that any part has for a document, ascending, padded with -100, (N, U).
-        depth: Labels of each part K.
+        depth: The largest K.
 
     Raises:
         ValueError: If there is no part, or the shapes differ.
@@ -40,9 +40,11 @@ class JoinedRankings:
                 f"The parts' labels and scores have the shapes {shapes}, but each needs labels and scores of the same (documents, K), of "
                 "the same documents in the same order."
             )
-        self.depth = min(labels.shape[1] for labels, _ in rankings)
-        self._scores = [scores[:, : self.depth].astype(np.float64) for _, scores in rankings]
-        ids = np.concatenate([labels[:, : self.depth] for labels, _ in rankings], axis=1).astype(np.int64)
+        self.depth = max(labels.shape[1] for labels, _ in rankings)
+        missing = [((0, 0), (0, self.depth - labels.shape[1])) for labels, _ in rankings]
+        self._scores = [np.pad(scores, more).astype(np.float64) for (_, scores), more in zip(rankings, missing, strict=True)]
+        padded = [np.pad(labels, more, constant_values=-100) for (labels, _), more in zip(rankings, missing, strict=True)]
+        ids = np.concatenate(padded, axis=1).astype(np.int64)
         order = np.argsort(np.where(ids < 0, np.iinfo(np.int64).max, ids), axis=1, kind="stable")
         ordered = np.take_along_axis(ids, order, axis=1)
         is_new = np.ones_like(ordered, dtype=bool)
