@@ -10,7 +10,6 @@ import pytest
 from predicted import rows_of
 from transformers import pipeline
 
-from conftest import TINY_MODEL
 from hf_xmtc.cli import main as cli
 from hf_xmtc.commands import ensemble, export_check
 from hf_xmtc.commands.ensemble import ensemble_folders
@@ -26,8 +25,9 @@ def parts(train, tmp_path_factory):
         patch.setattr(export_check, "check_reopens", lambda *args, **settings: 0.0)
         train(root / "bert", cornet_num_blocks=0)
         sizes = "embedding_size=8,num_filters=4,bottleneck_size=8"
-        cnn = dict.fromkeys(TINY_MODEL) | {"model_family": "xmlcnn", "config_overrides": sizes, "max_length_tokens": 12}
-        train(root / "cnn", cornet_num_blocks=0, **{k: v for k, v in cnn.items() if k != "cornet_num_blocks"})
+        of_bert = {"cornet_context_size": None, "num_cls_tokens": None}
+        cnn = {"model_family": "xmlcnn", "config_overrides": sizes, "max_length_tokens": 12, "cornet_num_blocks": 0}
+        train(root / "cnn", **of_bert, **cnn)
     return [root / "bert", root / "cnn"]
 
 
@@ -55,7 +55,9 @@ def test_two_models_become_one_folder(parts, tmp_path, capsys):
         for split, table in metrics["comparison"].items():
             assert {key: own[split][key] for key in table[name]} == pytest.approx(table[name])
     assert metrics["test"]["nDCG@5"] == pytest.approx(test["tuned"]["nDCG@5"])
+    assert metrics["by_frequency"]["split"] == "test"
     card = (folder / "README.md").read_text()
+    assert "## Frequent and rare labels" in card and "| torso |" in card
     assert "An ensemble of 2 models (`bertxml`, `xmlcnn`)" in card and "| tuned |" in card and "| bert, cnn |" in card
     stored = pq.read_table(folder / "predictions" / "test.parquet").to_pylist()
     assert (

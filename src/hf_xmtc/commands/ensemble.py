@@ -23,6 +23,7 @@ from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER, EnsembleForXMTC
 from .ensemble_comparison import Comparison, overlap
 from .ensemble_options import check_options, option_parser
 from .export_check import check_reopens
+from .frequency_report import frequency_report
 from .json_files import write_json
 from .model_opening import check_readable, open_model
 from .output_folder import METRICS_FILE, RECIPE_FILE, OutputFolder
@@ -118,7 +119,10 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
             [part.ranking for part in validation], known, inverse_propensity=comparison.inverse_propensity, **tuning
         )
     model = _build(folders, part_names, chosen, depth)
-    metrics = _write_predictions(OutputFolder(output), splits, chosen, comparison, model, names, list(ids)[len(names) :])
+    counted = read_label_counts(folders[0])
+    metrics = _write_predictions(
+        OutputFolder(output), splits, chosen, comparison, model, names, list(ids)[len(names) :], counted and counted[0]
+    )
     _save(model, output, folders, part_names, recipe, chosen, method, tuning, "validation" in splits)
     card = card_from_folder(output, metrics=metrics)
     (output / "README.md").write_text(str(card), encoding="utf-8")
@@ -261,6 +265,7 @@ def _write_predictions(
     model: EnsembleForXMTC,
     names: LabelNames,
     unseen: list[str],
+    label_counts: np.ndarray | None,
 ) -> dict[str, Any]:
     """Write the ensemble's predictions, set its threshold, and measure it beside its parts: what metrics.json holds."""
     metrics: dict[str, Any] = {"comparison": {}}
@@ -275,6 +280,9 @@ def _write_predictions(
             model.set_thresholds(best_threshold(top_scores, top_labels, gold, len(names)))
     if splits:
         split = list(splits)[-1]
+        if label_counts is not None:
+            weights = comparison.inverse_propensity
+            metrics["by_frequency"] = frequency_report(split, top_labels, top_scores, gold, label_counts, weights)
         metrics["overlap"] = overlap(comparison.names, splits[split], split)
     return metrics
 

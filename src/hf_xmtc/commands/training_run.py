@@ -19,6 +19,7 @@ from hf_xmtc.training.label_sharding import num_parameters
 from .data_loading import content_digest, load_data, refuse_useless_splits
 from .document_limits import rows_in_data
 from .export_check import check_folder, reference_scores
+from .frequency_report import frequency_report
 from .json_files import write_json
 from .model_building import build_model, build_tokenizer, initialize_labels, refuse_too_large
 from .output_folder import DATA_DIGEST, OutputFolder
@@ -221,8 +222,13 @@ class TrainingRun:
             top_scores, top_labels = (array[:, : self.args.eval_top_k] for array in output.predictions[:2])
             rows = rows_in_data(self.data[split])
             folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
-        train = self.data["train"]
-        write_label_counts(folder.path, info.names.labels, label_counts(train, info.num_labels), len(train))
+        counts = label_counts(self.data["train"], info.num_labels)
+        write_label_counts(folder.path, info.names.labels, counts, len(self.data["train"]))
+        if predictions:
+            split, output = list(predictions.items())[-1]
+            (scores, labels), gold = output.predictions[:2], output.label_ids
+            weights = self.trainer.evaluation.propensity_for(gold)
+            self.metrics["by_frequency"] = frequency_report(split, labels, scores, gold, counts, weights)
         write_json(folder.path / "training_log.json", history)
         title = f"{self.recipe.model.model_family} on {info.source}"
         write_picture_and_card(folder.path, history, title, self.metrics)

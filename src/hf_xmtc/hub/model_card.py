@@ -19,6 +19,7 @@ from hf_xmtc.strict_json import as_plain, json_text
 from .card_usage import TASK, has_tuned_threshold, usage
 from .citations import citation
 from .ensemble_card import introduction, parts_section
+from .frequency_section import frequency_section
 from .markdown import code, escaped, hub_link
 from .metric_meanings import NOT_PER_CENT, meaning_of
 from .verify import num_labels_of
@@ -125,6 +126,11 @@ def build_model_card(
         _introduction(model_family, dataset_name, label_info, recipe, base_model),
         "## How to use\n\n" + usage(repo_id, model_family, label_info, recipe),
         "## Results\n\n" + _results(metrics, dataset_name, recipe),
+        *(
+            ["## Frequent and rare labels\n\n" + frequency_section(metrics["by_frequency"])]
+            if "by_frequency" in metrics
+            else []
+        ),
         *(["## Parts\n\n" + parts_section(metrics, recipe)] if "comparison" in metrics else []),
         "## Data\n\n"
         + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id, recipe)
