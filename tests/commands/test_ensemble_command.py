@@ -121,6 +121,20 @@ def test_files_without_true_labels_are_combined_by_names_of_labels(tmp_path):
         cli(["ensemble", "--predictions", one, str(tmp_path / "third.jsonl"), "--output_dir", str(tmp_path / "g")])
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"row": 0, "labels": ["a"], "scores": [-2.5]}', "holds the score -2.5, but scores lie between 0 and 1"),
+        ('{"row": 0, "labels": ["a"]}', "has the columns row, labels and lacks scores"),
+        ('{"row": 0, "labels": ["a"', "is no readable parquet or JSON lines file"),
+    ],
+)
+def test_files_that_are_no_predictions_are_refused(tmp_path, content, message):
+    (tmp_path / "a.jsonl").write_text(content + "\n")
+    with pytest.raises(SystemExit, match=message):
+        cli(["ensemble", "--predictions", *[str(tmp_path / "a.jsonl")] * 2, "--output_dir", str(tmp_path / "e")])
+
+
 def copy_of(part, target):
     shutil.copytree(part, target)
     return target

@@ -45,7 +45,7 @@ class StoredPredictions:
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it cannot be read, or lacks a column.
+            ValueError: If it cannot be read, lacks a column, or holds a score outside 0 … 1.
         """
         path = Path(path)
         try:
@@ -59,6 +59,12 @@ class StoredPredictions:
             raise ValueError(
                 f"{path} has the columns {', '.join(table.column_names)} and lacks {', '.join(missing)}. Give a file that hf-xmtc predict or "
                 "hf-xmtc train wrote."
+            )
+        scores = _flat(_combined(table["scores"])).astype(np.float64)
+        if not np.all((scores >= 0) & (scores <= 1)):
+            wrong = scores[~((scores >= 0) & (scores <= 1))][0]
+            raise ValueError(
+                f"{path} holds the score {wrong:g}, but scores lie between 0 and 1. Are these logits? Take their sigmoid."
             )
         columns = {name: _combined(table[name]) for name in ("labels", "scores", "gold") if name in table.column_names}
         has_ids = "id" in table.column_names

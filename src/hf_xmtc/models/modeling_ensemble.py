@@ -23,7 +23,7 @@ __all__ = ["PARTS_FOLDER", "EnsembleForXMTC", "EnsembleOutput"]
 
 PARTS_FOLDER = "parts"
 _HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "token")
-_PART_OPTIONS = ("dtype", "torch_dtype", "attn_implementation", "device_map")
+_PART_OPTIONS = ("dtype", "torch_dtype", "attn_implementation", "device_map", "quantization_config")
 
 
 @dataclass

@@ -269,9 +269,11 @@ class XMTCPipeline(Pipeline):
         model_inputs: dict,
         top_k: int | None | str = "default",
         threshold: float | str | None = None,
-        **reading: int | None,
+        max_length: int | None = None,
     ) -> dict:
-        inputs, limit = {**model_inputs, **reading}, self._num_scored(model_inputs)
+        inputs, limit = dict(model_inputs), self._num_scored(model_inputs)
+        if self.model.reads_texts:
+            inputs["max_length"] = max_length
         without_votes = "candidate_ids" in inputs and "candidate_votes" not in inputs
         if threshold == "model" and without_votes and self.model.config.generator_share:
             raise ValueError(
