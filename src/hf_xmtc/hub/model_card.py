@@ -83,7 +83,7 @@ def build_model_card(
         label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, and of the config
             ``num_candidates``, ``generator_share``, ``decision_threshold``, ``auxiliary_task`` and ``cross_attention``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory. None, NaN
-            and infinity are undefined, and shown so.
+            and infinity are undefined, and shown so. ``by_frequency``, and of ensembles ``comparison`` and ``overlap``, get sections.
         recipe: Setting → value, shown as a table; settings that are None are left out.
         base_model: Pretrained encoder; linked when it is a Hub id ``user/name``. None when trained from scratch.
         dataset_description: Sentences on origin, language and size of the data set.
