@@ -224,9 +224,9 @@ class TrainingRun:
             folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
         counts = label_counts(self.data["train"], info.num_labels)
         write_label_counts(folder.path, info.names.labels, counts, len(self.data["train"]))
-        if predictions:
-            split, output = list(predictions.items())[-1]
-            (scores, labels), gold = output.predictions[:2], output.label_ids
+        if split := next((split for split in ("test", "validation") if split in predictions), None):
+            gold = predictions[split].label_ids
+            scores, labels = (array[:, : self.args.eval_top_k] for array in predictions[split].predictions[:2])
             weights = self.trainer.evaluation.propensity_for(gold)
             self.metrics["by_frequency"] = frequency_report(split, labels, scores, gold, counts, weights)
         write_json(folder.path / "training_log.json", history)
