@@ -1,7 +1,7 @@
 import matplotlib.image
 import pytest
 
-from hf_xmtc.analysis import plot_explanation
+from hf_xmtc.analysis import plot_explanation, plot_label_frequency
 from hf_xmtc.models.explanation import Explanation, TokenWeight
 
 TEXT = "a $fast$ window manager for the X Window System " * 4
@@ -43,3 +43,13 @@ def test_a_long_heading_and_a_word_wider_than_the_picture_are_broken():
 @pytest.mark.parametrize("text", ["", "   "])
 def test_a_text_without_words_is_a_heading(text):
     assert len(plot_explanation(Explanation(text, "x", "x", 0.1, "attention", [])).texts) == 3
+
+
+def test_frequent_and_rare_labels_are_drawn_with_the_metrics_they_have(tmp_path):
+    group = {"least_count": 5, "largest_count": 9, "num_labels": 1200, "share": 0.3, "AUC": None, "AUPR": 0.5}
+    report = {"split": "test", "groups": [group], "tail": {"num_labels": 3, "num_documents": 2, "P@1": 0.25}}
+    figure = plot_label_frequency(report, tmp_path / "frequency.png", title="$a")
+    areas, metrics = figure.axes
+    assert [bar.get_height() for bar in areas.patches] == [50.0] and [bar.get_height() for bar in metrics.patches] == [25.0]
+    assert areas.get_xticklabels()[0].get_text() == "5 to 9\n1,200 labels"
+    assert (tmp_path / "frequency.png").stat().st_size > 1_000

@@ -17,6 +17,8 @@ from hf_xmtc import (
     train_word_tokenizer,
 )
 from hf_xmtc.cli import main as cli
+from hf_xmtc.metrics import precision_at_k
+from small_ensemble import save_small_cnn, small_ensemble
 from small_laco import save_generator, save_small_laco
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,9 +39,13 @@ EXAMPLES = {
     "candidates": "CandidateGenerator.from_pretrained",
     "metrics": "precision_at_k(top_labels, positives, 3)",
     "open": "output.top_labels[0]",
+    "ensemble": '"outputs/together"',
+    "combine": "combine_rankings(",
+    "frequency": "auc_by_frequency(",
 }
 # Each script does what a subcommand of `hf-xmtc` does.
 SCRIPTS = {"scripts/train.py": "train", "scripts/predict.py": "predict", "scripts/push_to_hub.py": "push"}
+COMMANDS = {*SCRIPTS.values(), "ensemble"}
 
 
 def blocks_of(language: str) -> list[str]:
@@ -179,6 +185,24 @@ def test_the_example_of_metrics_prints_what_it_says(run, capsys):
     assert capsys.readouterr().out.split()[:1] == ["0.5"] and "# 0.5 0.709…" in example("metrics")
 
 
+def test_the_example_of_an_ensemble_answers_with_both_parts(run, tiny_model_folder, tmp_path):
+    labels = json.loads((tiny_model_folder / "labels.json").read_text())
+    parts = {"bert": tiny_model_folder, "cnn": save_small_cnn(tmp_path / "cnn", labels)}
+    small_ensemble(parts).save_pretrained(tmp_path / "outputs" / "together")
+    answers = run(with_changes(example("ensemble"), {"\ntagger(": "\nanswers = tagger("}))["answers"]
+    assert len(answers) == 3 and {answer["label"] for answer in answers} < set(labels)
+
+
+def test_the_example_of_combined_rankings_is_at_least_as_good_as_the_better_one(run):
+    names = run(example("combine"))
+    assert precision_at_k(names["top_labels"], names["positives"], 5) >= 0.4 and names["consensus"].shape == (20, 5)
+
+
+def test_the_example_of_frequent_and_rare_labels_gives_rows(run):
+    names = run(example("frequency"))
+    assert [row["num_labels"] for row in names["rows"]] == [1, 2] and set(names["kinds"]) == {"torso", "tail"}
+
+
 def test_the_training_example_runs_from_the_data_to_a_saved_model(run, tmp_path, capsys):
     sizes = "hidden_size=16, intermediate_size=16, num_hidden_layers=1, cornet_context_size=8, "
     changes = {
@@ -216,14 +240,14 @@ def commands() -> list[tuple[str, list[str]]]:
 
 
 def test_every_script_and_subcommand_that_is_named_is_there():
-    assert {command for command, _ in commands()} == set(SCRIPTS.values())
+    assert {command for command, _ in commands()} == COMMANDS
     text = "\n".join(PAGES.values())
-    assert set(re.findall(r"`hf-xmtc (\w+)`", text)) == set(SCRIPTS.values())
+    assert set(re.findall(r"`hf-xmtc (\w+)`", text)) == COMMANDS
     for path in re.findall(r"(?<![\w./])(?:scripts|notebooks|src|tests|docs)/[\w./-]*\w", text):
         assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("command", SCRIPTS.values())
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_option_that_is_named_is_one_of_the_command(command, capsys):
     with pytest.raises(SystemExit) as ended:
         cli([command, "--help_all" if command == "train" else "--help"])

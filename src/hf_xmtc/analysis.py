@@ -1,16 +1,17 @@
 """Pictures of what models do."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_xmtc.models.explanation import Explanation
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_explanation"]
+__all__ = ["plot_explanation", "plot_label_frequency"]
 
 LINE_HEIGHT = 0.3  # inches
 FONT_SIZE = 11
@@ -79,3 +80,52 @@ def plot_explanation(explanation: Explanation, path: str | Path | None = None, w
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
+
+
+def plot_label_frequency(report: Mapping, path: str | Path | None = None, title: str = "") -> "Figure":
+    """Draw how well frequent and rare labels are found: AUC and AUPR by frequency, and metrics of head, torso and tail labels.
+
+    Args:
+        report: What metrics.json of a model folder holds under ``by_frequency``.
+        path: Where to save the picture, as PNG, SVG or PDF by its ending; None for not at all.
+        title: Heading.
+
+    Returns:
+        The figure.
+
+    Source: AttentionXML, table 6.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, parse_math=False)
+    area_axes, metric_axes = figure.subplots(1, 2)
+    groups = {
+        f"{row['least_count']:,} to {row['largest_count']:,}\n{row['num_labels']:,} labels": row for row in report["groups"]
+    }
+    _draw_bars(area_axes, groups, ("AUC", "AUPR"))
+    area_axes.set(xlabel=f"documents of a label in {report['split']}", ylabel="mean over labels, per cent")
+    kinds = {
+        f"{name}\n{report[name]['num_labels']:,} labels": report[name]
+        for name in ("head", "torso", "tail")
+        if name in report
+    }
+    _draw_bars(metric_axes, kinds, ("P@1", "P@5", "nDCG@5", "PSP@5"))
+    metric_axes.set(xlabel="labels by training documents", ylabel="each group alone, per cent")
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _draw_bars(axes: "Axes", groups: Mapping[str, Mapping], metrics: Sequence[str]) -> None:
+    """A group of bars for each group of labels, one for each metric that it has."""
+    shown = [metric for metric in metrics if any(values.get(metric) is not None for values in groups.values())]
+    for number, metric in enumerate(shown):
+        places = [place + (number - (len(shown) - 1) / 2) * 0.8 / len(shown) for place in range(len(groups))]
+        heights = [100 * (values.get(metric) or 0.0) for values in groups.values()]
+        axes.bar(places, heights, width=0.8 / len(shown), label=metric)
+    axes.set_xticks(range(len(groups)), list(groups))
+    if shown:
+        axes.legend()

@@ -1,4 +1,4 @@
-"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|push|tree``."""
+"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|ensemble|push|tree``."""
 
 import difflib
 import importlib
@@ -12,6 +12,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "train": ("hf_xmtc.commands.train", "train", "train a tagger, evaluate it and write a model folder"),
     "predict": ("hf_xmtc.commands.predict", "train", "tag a file of texts with a trained model"),
+    "ensemble": ("hf_xmtc.commands.ensemble", "train", "combine trained models, or prediction files, into one"),
     "push": ("hf_xmtc.commands.push", None, "publish a model folder on the Hugging Face Hub"),
     "tree": ("hf_xmtc.commands.tree", "train,tree", "build a label tree from the training texts of a data set"),
 }
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _usage() -> str:
-    commands = "\n".join(f"  {name:<9}{description}" for name, (*_, description) in _COMMANDS.items())
+    commands = "\n".join(f"  {name:<10}{description}" for name, (*_, description) in _COMMANDS.items())
     return (
         f"usage: hf-xmtc COMMAND [options]\n       hf-xmtc COMMAND --help\n       hf-xmtc --version\n\ncommands:\n{commands}"
     )

@@ -63,7 +63,8 @@ def test_no_file_tells_where_it_was_made(finished, corpus_folder, own_caches):
 
 def test_metrics_json_has_fractions_counts_and_costs(finished):
     metrics = json.loads((finished[0] / "metrics.json").read_text())
-    assert set(metrics) == {"train", "validation", "test"}
+    assert set(metrics) == {"train", "validation", "test", "by_frequency"}
+    assert {"split", "groups", "torso"} <= set(metrics["by_frequency"])
     for split, documents in (("validation", 8), ("test", 7)):
         values = metrics[split]
         assert {f"{name}@{k}" for name in ("P", "nDCG", "PSP") for k in (1, 3, 5)} | {"R@5"} <= set(values)
@@ -137,7 +138,7 @@ def test_validation_is_carved_out_of_train_and_a_test_split_is_not_needed(train,
     assert "6 labels, validation taken from train" in told
     assert "validation: P@1" in told
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert set(metrics) == {"train", "validation"}
+    assert set(metrics) == {"train", "validation", "by_frequency"} and metrics["by_frequency"]["split"] == "validation"
     assert metrics["validation"]["num_documents"] > 0
     card = (tmp_path / "run" / "README.md").read_text()
     assert "test" not in card.split("## Results")[1].split("## Data")[0]

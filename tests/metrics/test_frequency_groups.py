@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from hf_xmtc.metrics import label_frequency_groups, macro_f1_by_frequency, set_report
+from hf_xmtc.metrics import (
+    auc_by_frequency,
+    equal_mass_groups,
+    head_torso_tail,
+    label_frequency_groups,
+    macro_f1_by_frequency,
+    ranking_by_frequency,
+    set_report,
+)
 
 
 def test_quartiles_of_the_rank_by_hand():
@@ -86,3 +94,52 @@ def test_impossible_counts_are_refused(counts, num_groups, message):
 def test_impossible_sets_are_refused(predicted, positives, message):
     with pytest.raises(ValueError, match=message):
         macro_f1_by_frequency(predicted, positives, [4, 3, 2, 1])
+
+
+def test_equal_mass_groups_by_hand():
+    # 60 occurrences of labels with at least 5: 20 each, whole counts together; label 5 has too few.
+    groups = equal_mass_groups([20, 10, 10, 5, 5, 4, 5, 5])
+    assert groups.tolist() == [1, 2, 2, 3, 3, 0, 3, 3]
+    assert equal_mass_groups([7, 7, 7]).tolist() in ([1, 1, 1], [3, 3, 3], [2, 2, 2])  # one count, one group
+    assert equal_mass_groups([1, 0]).tolist() == [0, 0]
+    assert equal_mass_groups([9, 1], num_groups=2, min_count=1).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="numbers of documents"):
+        equal_mass_groups([-1])
+
+
+def test_auc_by_frequency_has_the_columns_of_the_table():
+    positives = [[0], [0], [0], [0, 1], [1], [1, 2], [2], []]
+    top_labels = [[0, 1]] * 4 + [[1, 2]] * 2 + [[2, 0]] * 2
+    top_scores = [[0.9, 0.2]] * 4 + [[0.9, 0.3]] * 2 + [[0.8, 0.1]] * 2
+    rows = auc_by_frequency(top_labels, top_scores, positives, 3, num_groups=2, min_count=2)
+    first, second = rows
+    assert (first["least_count"], first["largest_count"], first["num_labels"], first["share"]) == (
+        4,
+        4,
+        1,
+        pytest.approx(4 / 9),
+    )
+    assert first["AUC"] == first["AUPR"] == 1.0
+    assert (second["least_count"], second["largest_count"], second["num_labels"]) == (2, 3, 2)
+    # Label 1: 0.9 at two right ones, 0.2 at one right and three wrong ones; others without a score. 15 pairs.
+    # Label 2: 0.8 at one right and one wrong, 0.3 at one right and one wrong. 12 pairs: 5.5 + 4.5.
+    assert second["AUC"] == pytest.approx(((5 + 5 + 3.5) / 15 + (5.5 + 4.5) / 12) / 2)
+
+
+def test_head_torso_and_tail_by_hand():
+    groups = head_torso_tail([101, 100, 6, 5, 0])
+    assert groups.tolist() == [1, 2, 2, 3, 3]
+    top_labels = [[0, 3, 1], [2, 4, 0]]
+    found = ranking_by_frequency(top_labels, [[0, 1, 3], [3, 0]], groups, ks=(1, 2), inverse_propensity=[1, 2, 2, 4, 4])
+    assert found["head"]["P@1"] == 1.0 and found["head"]["P@2"] == 0.5  # alone it is first in both
+    assert found["torso"]["P@1"] == 1.0 and found["torso"]["num_left_out"] == 1
+    assert (
+        found["tail"]["P@1"] == 0.5 and found["tail"]["PSP@1"] == pytest.approx(4 / 8) and found["tail"]["num_labels"] == 2
+    )
+    with pytest.raises(ValueError, match="the tail ends before the head begins"):
+        head_torso_tail([1], head_above=2, tail_up_to=3)
+
+
+def test_groups_without_a_document_and_labels_that_training_never_saw_are_left_out():
+    found = ranking_by_frequency([[0], [0]], [[0], [9]], np.array([1, 3]), ks=(1,))
+    assert list(found) == ["head"] and found["head"]["P@1"] == 1.0 and found["head"]["num_left_out"] == 1

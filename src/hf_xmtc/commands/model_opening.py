@@ -10,6 +10,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
+from hf_xmtc.file_checks import read_json_object
+from hf_xmtc.hub.model_files import parts_of
+from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import check_max_length
 
@@ -133,7 +136,11 @@ def check_readable(name_or_path: str) -> None:
             raise FileNotFoundError(f"There is no model folder {name_or_path}. Give the folder that scripts/train.py wrote.")
         return
     missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
-    missing += [WEIGHTS_FILES[0]] if not any((folder / name).is_file() for name in WEIGHTS_FILES) else []
+    parts = [] if "config.json" in missing else parts_of(read_json_object(folder / "config.json"))
+    if not parts and not any((folder / name).is_file() for name in WEIGHTS_FILES):
+        missing.append(WEIGHTS_FILES[0])
+    for part in parts:
+        check_readable(str(folder / PARTS_FOLDER / part))
     if missing:
         raise FileNotFoundError(
             f"The model folder {name_or_path} is not complete: {', '.join(missing)} missing. Was the training stopped "
@@ -147,6 +154,10 @@ def choose_max_length(model: XMTCPreTrainedModel, tokenizer: PreTrainedTokenizer
     Raises:
         ValueError: If the model does not take so many, or they leave no room for text beside the special tokens.
     """
+    if getattr(model, "reads_texts", False):  # each part of an ensemble has its own limit
+        for own in model.tokenizers if max_length is not None else ():
+            check_max_length(own, max_length)
+        return max_length
     # A tokenizer without a limit answers 1e30.
     limits = [limit for limit in (model.max_input_tokens, tokenizer.model_max_length) if limit is not None and limit < 1e9]
     limit = min(limits, default=None)

@@ -12,6 +12,7 @@ import torch
 from tqdm import tqdm
 
 from hf_xmtc.models.label_names import LABELS_FILE
+from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER
 
 from .document_files import STANDARD_INPUT, DocumentFile
 from .file_lock import exclusive
@@ -201,7 +202,7 @@ def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> d
     if folder.is_dir():
         deciding["--model"] = str(folder.resolve())
         files = [folder / name for name in (*MODEL_FILES, *WEIGHTS_FILES, LABELS_FILE)]
-        for path in (*files, *sorted(folder.glob("candidates/*"))):
+        for path in (*files, *sorted(folder.glob("candidates/*")), *sorted(folder.glob(f"{PARTS_FOLDER}/*/*"))):
             if path.is_file():
                 deciding[f"the model's {path.relative_to(folder).as_posix()}"] = _file_identity(path)
     return deciding

@@ -59,16 +59,25 @@ def predict_texts(
     batches = []
     if not texts:
         return np.zeros((0, top_k or 0), dtype=np.int64), np.zeros((0, top_k or 0), dtype=np.float32), 0
-    documents = tokenize_documents(tokenizer, texts, max_length)
-    by_length = sorted(range(len(texts)), key=lambda i: -len(documents[i].ids))
+    # An ensemble reads texts; each of its parts has a tokenizer of its own. Code that came with an older model does not say so.
+    reads_texts = getattr(model, "reads_texts", False)
+    documents = [] if reads_texts else tokenize_documents(tokenizer, texts, max_length)
+    lengths = [len(document.ids) for document in documents] or [len(text) for text in texts]
+    by_length, num_cut = sorted(range(len(texts)), key=lambda i: -lengths[i]), sum(document.is_cut for document in documents)
     for start in range(0, len(texts), batch_size):
         members = by_length[start : start + batch_size]
-        batch = pad_without_fast_tokenizer_warning(
-            tokenizer, {"input_ids": [documents[i].ids for i in members]}, return_attention_mask=True, return_tensors="pt"
-        )
-        if candidates is not None:
-            batch["candidate_ids"], batch["candidate_votes"] = (torch.from_numpy(array[members]) for array in candidates)
-        batch = batch.to(model.device)
+        if reads_texts:
+            batch = {"texts": [texts[i] for i in members], "max_length": max_length}
+        else:
+            batch = pad_without_fast_tokenizer_warning(
+                tokenizer,
+                {"input_ids": [documents[i].ids for i in members]},
+                return_attention_mask=True,
+                return_tensors="pt",
+            )
+            if candidates is not None:
+                batch["candidate_ids"], batch["candidate_votes"] = (torch.from_numpy(array[members]) for array in candidates)
+            batch = batch.to(model.device)
         if threshold is None:
             output = model(**batch, top_k=top_k)
             label_ids = output.top_labels
@@ -76,12 +85,13 @@ def predict_texts(
             output, in_set = model.predict_sets(None if threshold == "model" else float(threshold), top_k, **batch)
             label_ids = output.top_labels.masked_fill(~in_set, -100)
         check_scores(output.top_scores, output.top_labels)
+        num_cut += int(output.is_cut.sum()) if reads_texts else 0
         batches.append((members, label_ids.cpu().numpy(), output.top_scores.float().cpu().numpy()))
     width = max(label_ids.shape[1] for _, label_ids, _ in batches)
     top_labels, top_scores = np.full((len(texts), width), -100), np.zeros((len(texts), width), dtype=np.float32)
     for members, label_ids, scores in batches:
         top_labels[members, : label_ids.shape[1]], top_scores[members, : label_ids.shape[1]] = label_ids, scores
-    return top_labels, top_scores, sum(document.is_cut for document in documents)
+    return top_labels, top_scores, num_cut
 
 
 def prediction_rows(

@@ -24,6 +24,7 @@ from hf_xmtc.training.label_sharding import num_parameters
 
 from .data_loading import check_splits, content_digest, load_data, rows_in_data
 from .export_check import check_folder, reference_scores
+from .frequency_report import frequency_report
 from .json_files import write_json
 from .model_building import build_model, build_tokenizer, check_size, initialize_labels
 from .output_folder import DATA_DIGEST, OutputFolder
@@ -31,6 +32,7 @@ from .processes import log_once, peak_memory_mb
 from .push import explain_failed_push
 from .recipe import Recipe
 from .reporting import final_summary, mixing_summary, setting_hints, threshold_summary, write_picture_and_card
+from .stored_predictions import write_label_counts
 
 __all__ = ["TrainingRun"]
 
@@ -282,6 +284,13 @@ class TrainingRun:
             top_scores, top_labels = (array[:, : self.args.eval_top_k] for array in output.predictions[:2])
             rows = rows_in_data(self.data[split])
             folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
+        counts = label_counts(self.data["train"], info.num_labels)
+        write_label_counts(folder.path, info.names.labels, counts, len(self.data["train"]))
+        if split := next((split for split in ("test", "validation") if split in predictions), None):
+            gold = predictions[split].label_ids
+            scores, labels = (array[:, : self.args.eval_top_k] for array in predictions[split].predictions[:2])
+            weights = self.trainer.evaluation.propensity_for(gold)
+            self.metrics["by_frequency"] = frequency_report(split, labels, scores, gold, counts, weights)
         write_json(folder.path / "training_log.json", history)
         title = f"{self.recipe.model.model_family} on {info.source}"
         write_picture_and_card(folder.path, history, title, self.metrics)

@@ -22,7 +22,7 @@ def usage(repo_id: str, family: str, label_info: Mapping, recipe: Mapping) -> st
         recipe: Likewise.
     """
     num_candidates = label_info.get("num_candidates", 0)
-    parts = [_usage_with_candidates(repo_id, num_candidates) if num_candidates else _usage(repo_id)]
+    parts = [_usage_with_candidates(repo_id, num_candidates) if num_candidates else _usage(repo_id, family == "ensemble")]
     if family == "seqtag" or recipe.get("set_metrics") or has_tuned_threshold(recipe):
         parts.append(_usage_of_sets(family, label_info, recipe))
     weighs_words = family in FAMILIES and FAMILIES[family].token_weight_kind is not None
@@ -40,8 +40,8 @@ def has_tuned_threshold(recipe: Mapping) -> bool:
     return recipe.get("tune_threshold", "none") != "none"
 
 
-def _usage(repo_id: str) -> str:
-    return f"""Needs only `torch` and `transformers`; the model's code is in this repository.
+def _usage(repo_id: str, reads_texts: bool = False) -> str:
+    pipeline = f"""Needs only `torch` and `transformers`; the model's code is in this repository.
 
 ```python
 from transformers import pipeline
@@ -50,7 +50,18 @@ tagger = pipeline("{TASK}", model={python_string(repo_id)}, trust_remote_code=Tr
 tagger("Your text", top_k=5)  # [{{"label": ..., "score": ...}}, ...], best first
 ```
 
-For the numbers themselves:
+For the numbers themselves:"""
+    if reads_texts:
+        return f"""{pipeline}
+
+```python
+from transformers import AutoModel
+
+model = AutoModel.from_pretrained({python_string(repo_id)}, trust_remote_code=True)
+output = model(["Your text"], top_k=5)
+output.top_labels, output.top_scores  # label ids and scores, (1, 5)
+```"""
+    return f"""{pipeline}
 
 ```python
 from transformers import AutoModel, AutoTokenizer

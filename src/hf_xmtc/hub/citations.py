@@ -51,7 +51,13 @@ def citation(family: str, recipe: Mapping) -> str:
         family: Model family.
         recipe: Settings; CorNet blocks are cited too.
     """
-    if family not in OF_FAMILY:
+    if family == "ensemble":
+        parts, papers = ["Ensembles by consensus are from AttentionXML (You et al., 2018):", ATTENTIONXML], [ATTENTIONXML]
+        for kind in dict.fromkeys(part.get("model_type") for part in (recipe.get("parts") or {}).values()):
+            source, paper = OF_FAMILY.get(kind, ("", ""))
+            if paper and paper not in papers:
+                parts, papers = [*parts, f"The part `{kind}` is from {source}:", paper], [*papers, paper]
+    elif family not in OF_FAMILY:
         parts = [f"Please cite the paper behind `{family}`; the code in this repository names it."]
         papers = []
     else:

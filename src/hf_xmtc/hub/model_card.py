@@ -19,6 +19,8 @@ from hf_xmtc.strict_json import as_plain, json_text
 
 from .card_usage import TASK, has_tuned_threshold, usage
 from .citations import citation
+from .ensemble_card import introduction, parts_section
+from .frequency_section import frequency_section
 from .markdown import code, escaped, hub_link
 from .metric_meanings import NOT_PER_CENT, meaning_of
 from .verify import num_labels_of
@@ -84,7 +86,7 @@ def build_model_card(
         label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, and of the config
             ``num_candidates``, ``retrieval_weight``, ``decision_threshold``, ``auxiliary_task`` and ``cross_attention``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory. None, NaN
-            and infinity are undefined, and shown so.
+            and infinity are undefined, and shown so. ``by_frequency``, and of ensembles ``comparison`` and ``overlap``, get sections.
         recipe: Setting → value, shown as a table; settings that are None are left out.
         base_model: Pretrained encoder; linked when it is a Hub id ``user/name``. None when trained from scratch.
         dataset_description: Sentences on origin, language and size of the data set.
@@ -127,6 +129,12 @@ def build_model_card(
         _introduction(model_family, dataset_name, label_info, recipe, base_model),
         "## How to use\n\n" + usage(repo_id, model_family, label_info, recipe),
         "## Results\n\n" + _results(metrics, dataset_name, recipe),
+        *(
+            ["## Frequent and rare labels\n\n" + frequency_section(metrics["by_frequency"])]
+            if "by_frequency" in metrics
+            else []
+        ),
+        *(["## Parts\n\n" + parts_section(metrics, recipe)] if "comparison" in metrics else []),
         "## Data\n\n"
         + _data(dataset_name, dataset_description, dataset_license, dataset_repo_id, recipe)
         + "\n\n"
@@ -226,6 +234,8 @@ def _eval_results(metrics: Mapping, dataset_name: str, dataset_repo_id: str | No
 
 
 def _introduction(family: str, dataset_name: str, label_info: Mapping, recipe: Mapping, base_model: str | None) -> str:
+    if family == "ensemble":
+        return introduction(label_info["num_labels"], dataset_name, recipe)
     blocks = recipe.get("cornet_num_blocks")
     head = f" with {blocks} CorNet block{'s' if blocks != 1 else ''}" if blocks else ""
     start = f"fine-tuned from {code(_without_path(base_model))}" if base_model else "trained from scratch"
@@ -338,6 +348,9 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
     )
     if family == "seqtag":
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
+    if family == "ensemble":
+        cut = "Each part cuts long texts at its own limit"
+        scores = "Scores are combined from the parts' and rank labels; they are no probabilities. Labels that no part ranks high have none."
     if label_info.get("retrieval_weight"):
         scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
     tuned = family == "seqtag" or has_tuned_threshold(recipe)

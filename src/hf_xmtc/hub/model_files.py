@@ -1,6 +1,6 @@
 """Which files of a folder belong to a model: an allow-list, because only those are published.
 
-Whatever else lies there (data, logs, keys, caches) stays behind, whatever it is named. Links are followed to files of the same
+Whatever else lies there (data, logs, keys, caches) stays behind, whatever it is named. The parts of an ensemble are model folders in it, of which the same is true. Links are followed to files of the same
 folder, or of the Hub's cache where the folder is a snapshot in it, and never into folders.
 """
 
@@ -13,9 +13,11 @@ from pathlib import Path
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from hf_xmtc.file_checks import read_json_object
+from hf_xmtc.models.configuration_ensemble import EnsembleConfig
 from hf_xmtc.models.label_names import LABELS_FILE
+from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER
 
-__all__ = ["CARD_FILE", "CONFIG_FILE", "TOKENIZER_CONFIG_FILE", "ModelFiles"]
+__all__ = ["CARD_FILE", "CONFIG_FILE", "TOKENIZER_CONFIG_FILE", "ModelFiles", "parts_of"]
 
 CARD_FILE = "README.md"
 CONFIG_FILE = "config.json"
@@ -30,7 +32,7 @@ _KNOWN = re.compile(
             r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json|chat_template\.jinja",
             r"vocab\.(txt|json)|merges\.txt|spiece\.model|sentencepiece\.bpe\.model|tokenizer\.model",
             r"(LICEN[CS]E|NOTICE|COPYING)(\.(txt|md))?|CITATION\.(cff|bib)",
-            r"predictions/(train|validation|test)\.parquet",
+            r"predictions/(train|validation|test|label_counts)\.parquet",
             r"candidates/candidates\.(json|safetensors)",
         ]
     )
@@ -52,6 +54,7 @@ class ModelFiles:
         weights: Names of the weight files that there should be.
         code: Names of the code files that there should be.
         problems: What keeps files from being read or published, as sentences.
+        parts: Of an ensemble, the files of each part's folder by its name; they are among ``names`` and ``left_out`` too.
     """
 
     folder: Path
@@ -60,6 +63,7 @@ class ModelFiles:
     weights: list[str] = field(default_factory=list)
     code: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    parts: dict[str, "ModelFiles"] = field(default_factory=dict)
 
     @classmethod
     def find(cls, folder: str | Path) -> "ModelFiles":
@@ -76,7 +80,8 @@ class ModelFiles:
         entries = dict(_entries(folder))
         # What cannot be read is no file yet for the searches below.
         found.names = [name for name, fault in entries.items() if not fault]
-        found.weights = found._find_weights()
+        found._find_parts(entries)
+        found.weights = [] if found.parts else found._find_weights()
         found.code = found._find_code()
         others = {*found.weights, *found.code, *_PICTURE.findall(found.read_text(CARD_FILE) or "")}
         if found.weights != [SAFE_WEIGHTS_NAME]:
@@ -85,6 +90,9 @@ class ModelFiles:
         found.names = sorted(name for name in known if not entries[name])
         found.left_out = sorted(set(entries) - known)
         found.problems += [f"{name} {entries[name]}" for name in sorted(known) if entries[name]]
+        for part, files in found.parts.items():
+            found.names += [f"{PARTS_FOLDER}/{part}/{name}" for name in files.names]
+            found.left_out += [f"{PARTS_FOLDER}/{part}/{name}" for name in files.left_out]
         return found
 
     def read_json(self, name: str) -> dict | None:
@@ -110,6 +118,28 @@ class ModelFiles:
     def _add_problem(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+
+    def _find_parts(self, entries: dict[str, str]) -> None:
+        try:
+            names = parts_of(self.read_json(CONFIG_FILE) or {})
+        except ValueError as error:
+            self._add_problem(str(error))
+            return
+        if not names or entries.pop(f"{PARTS_FOLDER}/", None) is None:
+            self.problems += (
+                [f"{CONFIG_FILE} has the parts {', '.join(names)}, but there is no folder {PARTS_FOLDER}."] if names else []
+            )
+            return
+        for entry in sorted(os.scandir(self.folder / PARTS_FOLDER), key=lambda entry: entry.name):
+            name = f"{PARTS_FOLDER}/{entry.name}"
+            if entry.name in names and entry.is_dir(follow_symlinks=False):
+                self.parts[entry.name] = ModelFiles.find(entry.path)
+            else:
+                entries[name + _slash(entry)] = "is no part"
+        missing = [name for name in names if name not in self.parts]
+        self.problems += [
+            f"{PARTS_FOLDER}/{name} is missing. Copy the part, or combine the models anew." for name in missing
+        ]
 
     def _find_weights(self) -> list[str]:
         """One file, or those that the index names."""
@@ -157,6 +187,17 @@ class ModelFiles:
                 self._add_problem(
                     f"{where} names {reference!r:.80}, but must name a class as module.Class. Save the model again with save_pretrained."
                 )
+
+
+def parts_of(config: dict) -> list[str]:
+    """Names of the parts of an ensemble, by what its config.json holds; none for another model.
+
+    Raises:
+        ValueError: If a part's name is not that of a folder.
+    """
+    if config.get("model_type") != EnsembleConfig.model_type:
+        return []
+    return list(EnsembleConfig.from_dict(config).parts or {})
 
 
 def _entries(folder: Path) -> Iterable[tuple[str, str]]:

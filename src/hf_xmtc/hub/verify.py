@@ -8,12 +8,14 @@ from huggingface_hub import ModelCard
 from safetensors import SafetensorError, safe_open
 
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER
 
 from .model_files import CARD_FILE, CONFIG_FILE, TOKENIZER_CONFIG_FILE, ModelFiles
 
 __all__ = ["ModelFolderReport", "check_model_folder", "num_labels_of"]
 
-REQUIRED_FILES = (CONFIG_FILE, "tokenizer.json", TOKENIZER_CONFIG_FILE, LABELS_FILE, CARD_FILE, "metrics.json")
+REQUIRED_OF_PART = (CONFIG_FILE, "tokenizer.json", TOKENIZER_CONFIG_FILE, LABELS_FILE)
+REQUIRED_FILES = (*REQUIRED_OF_PART, CARD_FILE, "metrics.json")
 
 # Formats that run code when they are opened; the Hub flags them and nothing in this package reads them.
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib")
@@ -74,14 +76,17 @@ def check_model_folder(folder: str | Path) -> ModelFolderReport:
     Raises:
         FileNotFoundError: If there is no such folder.
     """
-    files = ModelFiles.find(folder)
+    return _check_files(ModelFiles.find(folder), REQUIRED_FILES)
+
+
+def _check_files(files: ModelFiles, required_files: tuple[str, ...]) -> ModelFolderReport:
     report = ModelFolderReport(files.folder, files.names, files.left_out, problems=files.problems)
     _check_config(report, files)
     for name in [*files.weights, "candidates/candidates.safetensors"]:
         if name in report.files:
             _check_weights(report, name)
     refused = [problem.partition(" ")[0] for problem in report.problems]
-    required = [name for name in (*REQUIRED_FILES, *files.weights, *files.code) if name not in refused]
+    required = [name for name in (*required_files, *files.weights, *files.code) if name not in refused]
     report.missing = [name for name in required if name not in report.files]
     if report.missing:
         report.problems.insert(
@@ -99,6 +104,10 @@ def check_model_folder(folder: str | Path) -> ModelFolderReport:
     _check_card(report, files)
     for name in ("tokenizer.json", "metrics.json", "recipe.json"):
         files.read_json(name)  # says what is wrong
+    for name, part in files.parts.items():
+        found, path = _check_files(part, REQUIRED_OF_PART), f"{PARTS_FOLDER}/{name}"
+        report.missing += [f"{path}/{file}" for file in found.missing]
+        report.problems += [f"{path}: {problem}" for problem in found.problems]
     return report
 
 

@@ -1,6 +1,14 @@
 """Metrics of extreme multi-label classification in numpy: from ids of the best labels and of the positives to numbers."""
 
-from .frequency_groups import label_frequency_groups, macro_f1_by_frequency
+from .frequency_groups import (
+    auc_by_frequency,
+    equal_mass_groups,
+    head_torso_tail,
+    label_frequency_groups,
+    macro_f1_by_frequency,
+    ranking_by_frequency,
+)
+from .label_auc import LabelAUC, label_auc
 from .label_correlation import LabelDependency, label_dependency, label_dependency_kl, num_distinct_sets
 from .label_sets import LabelSets, LabelSetsLike, label_sets
 from .propensity import PROPENSITY_CONSTANTS, inverse_propensity, psndcg_at_k, psp_at_k
@@ -18,14 +26,19 @@ from .thresholds import best_threshold, best_thresholds_per_label
 
 __all__ = [
     "PROPENSITY_CONSTANTS",
+    "LabelAUC",
     "LabelDependency",
     "LabelSets",
     "LabelSetsLike",
     "PerLabelScores",
+    "auc_by_frequency",
     "best_threshold",
     "best_thresholds_per_label",
+    "equal_mass_groups",
     "hamming_loss",
+    "head_torso_tail",
     "inverse_propensity",
+    "label_auc",
     "label_dependency",
     "label_dependency_kl",
     "label_frequency_groups",
@@ -40,6 +53,7 @@ __all__ = [
     "psndcg_at_k",
     "psp_at_k",
     "r_precision_at_k",
+    "ranking_by_frequency",
     "ranking_report",
     "recall_at_k",
     "set_report",

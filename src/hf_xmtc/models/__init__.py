@@ -4,6 +4,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from .configuration_attentionxml import AttentionXMLConfig
 from .configuration_bertxml import BertXMLConfig
+from .configuration_ensemble import EnsembleConfig
 from .configuration_laco import LACOConfig
 from .configuration_meshprobenet import MeSHProbeNetConfig
 from .configuration_seqtag import SeqTagConfig
@@ -13,6 +14,7 @@ from .label_losses import multi_hot_targets
 from .label_names import LabelNames
 from .modeling_attentionxml import AttentionXMLForXMTC
 from .modeling_bertxml import BertXMLForXMTC
+from .modeling_ensemble import EnsembleForXMTC
 from .modeling_laco import LACOForXMTC
 from .modeling_meshprobenet import MeSHProbeNetForXMTC
 from .modeling_seqtag import SeqTagForXMTC
@@ -27,6 +29,8 @@ __all__ = [
     "AttentionXMLForXMTC",
     "BertXMLConfig",
     "BertXMLForXMTC",
+    "EnsembleConfig",
+    "EnsembleForXMTC",
     "LACOConfig",
     "LACOForXMTC",
     "LabelNames",
@@ -58,7 +62,8 @@ FAMILIES: dict[str, type[XMTCPreTrainedModel]] = {
     )
 }
 
-for _name, _model in FAMILIES.items():
+# An ensemble is made of trained models, so it is no family to train.
+for _name, _model in {**FAMILIES, "ensemble": EnsembleForXMTC}.items():
     AutoConfig.register(_name, _model.config_class)
     AutoModel.register(_model.config_class, _model)
     AutoModelForSequenceClassification.register(_model.config_class, _model)

@@ -70,6 +70,9 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     # Tuned between scores that are close to each other, which half precision would not tell apart.
     _keep_in_fp32_modules_strict = {"label_thresholds"}
 
+    # Whether forward takes texts, in the place of token ids.
+    reads_texts = False
+
     # Submodules that are no part of the encoder.
     head_names: tuple[str, ...] = ("label_head", "cornet")
 
@@ -374,6 +377,11 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
         """Write weights, config, ``labels.json`` and the code that opens them, the pipeline included."""
         if kwargs.get("state_dict") is None:
             self.label_head.check_complete()
+        self.name_classes()
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+    def name_classes(self) -> None:
+        """Name the classes that open a checkpoint of this model in its config."""
         # transformers registers one auto class per model; both are named here, so that either opens the checkpoint.
         own_class = f"{type(self).__module__.rsplit('.', 1)[-1]}.{type(self).__name__}"
         auto_map = getattr(self.config, "auto_map", None) or {}
@@ -385,4 +393,3 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
                 "type": "text",
             }
         }
-        super().save_pretrained(save_directory, *args, **kwargs)

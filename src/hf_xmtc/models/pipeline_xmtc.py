@@ -100,6 +100,8 @@ class XMTCPipeline(Pipeline):
         # Only what the caller named is returned: the rest keeps its value from the pipeline's construction.
         forward = {key: parameters[key] for key in ("top_k", "threshold") if key in parameters}
         preprocess = {key: parameters[key] for key in ("max_length",) if key in parameters}
+        if self.model.reads_texts:
+            forward |= preprocess
         if "candidates" in parameters:
             preprocess["candidates"] = self._usable_candidates(parameters["candidates"])
         return preprocess, forward, {}
@@ -240,6 +242,8 @@ class XMTCPipeline(Pipeline):
             generator.save_pretrained(save_directory)
 
     def preprocess(self, text: str, max_length: int | None = None, candidates: Any = None) -> dict:
+        if self.model.reads_texts:
+            return {"texts": text}
         return self._inputs(text, self._read(text, max_length), candidates)
 
     def _read(self, text: str, max_length: int | None, with_places: bool = False) -> DocumentTokens:
@@ -265,8 +269,11 @@ class XMTCPipeline(Pipeline):
         model_inputs: dict,
         top_k: int | None | str = "default",
         threshold: float | str | None = None,
+        max_length: int | None = None,
     ) -> dict:
         inputs, limit = dict(model_inputs), self._num_scored(model_inputs)
+        if self.model.reads_texts:
+            inputs["max_length"] = max_length
         without_votes = "candidate_ids" in inputs and "candidate_votes" not in inputs
         if threshold == "model" and without_votes and self.model.config.retrieval_weight:
             raise ValueError(

@@ -66,7 +66,10 @@ class XMTCTrainingArguments(TrainingArguments):
         default_factory=torch.accelerator.is_available, metadata={"help": "Pin host memory for copies to an accelerator."}
     )
     eval_top_k: int = field(
-        default=10, metadata={"help": "Labels kept per document in evaluation and predictions, at least 5."}
+        default=100,
+        metadata={
+            "help": "Labels kept per document in evaluation and predictions, at least 5; ensembles are tuned on them."
+        },
     )
     propensity_a: float = field(default=0.55, metadata={"help": "Propensity constant A (0.6 Amazon, 0.5 Wikipedia sets)."})
     propensity_b: float = field(default=1.5, metadata={"help": "Propensity constant B (2.6 Amazon, 0.4 Wikipedia sets)."})

@@ -1,0 +1,343 @@
+"""`hf-xmtc ensemble`: trained models of the same labels in one folder, or prediction files in one file."""
+
+import logging
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from hf_xmtc.ensemble import Combination, metric_function, tune
+from hf_xmtc.file_checks import read_json_object
+from hf_xmtc.hub import card_from_folder
+from hf_xmtc.metrics import best_threshold, inverse_propensity
+from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER, EnsembleForXMTC
+
+from .ensemble_comparison import Comparison, overlap
+from .ensemble_options import check_options, option_parser
+from .export_check import check_reopens
+from .frequency_report import frequency_report
+from .json_files import write_json
+from .model_opening import check_readable, open_model
+from .output_folder import METRICS_FILE, RECIPE_FILE, OutputFolder
+from .stored_predictions import (
+    LABEL_COUNTS,
+    StoredPredictions,
+    check_same_documents,
+    read_label_counts,
+)
+
+__all__ = ["ensemble_files", "ensemble_folders", "main"]
+
+logger = logging.getLogger(__name__)
+
+SPLITS = ("validation", "test")
+# Labels of each part that are combined where there are no predictions to say how many were looked at.
+DEPTH = 100
+# Facts of the data that the ensemble has from its first part.
+_OF_DATA = (
+    "dataset_name",
+    "dataset_description",
+    "dataset_license",
+    "dataset_repo_id",
+    "dataset_language",
+    "language",
+    "validation_carved",
+    "validation_fraction",
+    "label_space",
+    "propensity_a",
+    "propensity_b",
+    "ignore_unseen_labels",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of ``hf-xmtc ensemble``.
+
+    Args:
+        argv: Arguments without the program's name; those of the process by default.
+    """
+    argv = list(sys.argv[1:] if argv is None else argv)
+    check_options(argv)
+    options = option_parser().parse_args(argv)
+    tuning = {"metric": options.metric, "num_trials": options.num_trials, "seed": options.seed}
+    try:
+        metric_function(options.metric, [])
+        make, inputs = (ensemble_files, options.predictions) if options.predictions else (ensemble_folders, options.models)
+        print(make(inputs, options.output_dir, options.method, **tuning))
+    except (ImportError, OSError, ValueError) as error:
+        # What the user can mend is said in one paragraph; everything else keeps its traceback.
+        raise SystemExit(f"{type(error).__name__}: {error}") from error
+
+
+def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, method: str = "tuned", **tuning: Any) -> str:
+    """Combine model folders into one, by the predictions that training left in them.
+
+    Args:
+        folders: Model folders of `hf-xmtc train`, two or more.
+        output_dir: Folder of the ensemble, new or empty.
+        method: ``tuned``, ``consensus``, ``mean_score`` or ``mean_rank``.
+        tuning: Of `tune`.
+
+    Returns:
+        A summary in a few lines.
+
+    Raises:
+        FileNotFoundError: If a folder is not complete, or has no predictions of a split that is needed.
+        FileExistsError: If the output is not empty.
+        ValueError: If the parts have other labels or documents than each other, or one cannot be a part.
+    """
+    folders, output = [Path(folder) for folder in folders], _empty_folder(output_dir)
+    for folder in folders:
+        check_readable(str(folder))
+    names, part_names = _common_labels(folders), _part_names(folders)
+    ids = dict(names.ids)
+    splits = {split: _predictions(folders, split, ids) for split in SPLITS}
+    splits = {split: parts for split, parts in splits.items() if parts}
+    depth = min((part.top_labels.shape[1] for parts in splits.values() for part in parts), default=DEPTH)
+    for part in [part for parts in splits.values() for part in parts]:  # as the model will combine them
+        part.top_labels, part.top_scores = part.top_labels[:, :depth], part.top_scores[:, :depth]
+    if method == "tuned" and "validation" not in splits:
+        raise FileNotFoundError(
+            f"{folders[0]} and {folders[1]} have no predictions/validation.parquet in common to tune on. Train with a validation split, or "
+            "choose --method consensus."
+        )
+    recipe = _recipe(folders[0])
+    comparison = Comparison(part_names, *_weights(folders[0], recipe, len(names), len(ids)))
+    validation = splits.get("validation")
+    chosen = Combination(method)
+    if method == "tuned":
+        known = _known_gold(validation[0].gold, comparison.ignore_unseen)
+        chosen = tune(
+            [part.ranking for part in validation], known, inverse_propensity=comparison.inverse_propensity, **tuning
+        )
+    model = _build(folders, part_names, chosen, depth)
+    counted = read_label_counts(folders[0])
+    metrics = _write_predictions(
+        OutputFolder(output), splits, chosen, comparison, model, names, list(ids)[len(names) :], counted and counted[0]
+    )
+    _save(model, output, folders, part_names, recipe, chosen, method, tuning, "validation" in splits)
+    card = card_from_folder(output, metrics=metrics)
+    (output / "README.md").write_text(str(card), encoding="utf-8")
+    _check_reopens(model, output, names)
+    write_json(output / METRICS_FILE, metrics)  # last, because it marks the folder as finished
+    return f"{_summary(metrics)}\nThe ensemble of {', '.join(part_names)} is in {output}."
+
+
+def ensemble_files(files: Sequence[str | Path], output_dir: str | Path, method: str = "tuned", **tuning: Any) -> str:
+    """Combine prediction files of the same documents into ``predictions.parquet``, by the labels' names.
+
+    Args:
+        files: Files of `hf-xmtc predict`, or those in a model folder's ``predictions/``, which also hold the true labels (``gold``).
+        output_dir: As for `ensemble_folders`.
+        method: Likewise; ``tuned`` needs the true labels, and is tuned on these documents.
+        tuning: Likewise.
+
+    Returns:
+        A summary in a few lines.
+
+    Raises:
+        FileExistsError: If the output is not empty.
+        ValueError: If the files are of different documents, or ``tuned`` is asked for without true labels.
+    """
+    output, ids = _empty_folder(output_dir), {}
+    parts = [StoredPredictions.read(file, ids) for file in files]
+    check_same_documents(parts)
+    gold = next((part.gold for part in parts if part.gold is not None), None)
+    parts[0].gold = gold
+    if method == "tuned" and gold is None:
+        raise ValueError(
+            f"{files[0]} has no column gold with the true labels to tune on. Choose --method consensus, mean_score or mean_rank."
+        )
+    names, rankings = _part_names([Path(file).with_suffix("") for file in files]), [part.ranking for part in parts]
+    chosen = tune(rankings, gold, **tuning) if method == "tuned" else Combination(method)
+    metrics: dict[str, Any] = {"method": method, "parts": {name: str(file) for name, file in zip(names, files, strict=True)}}
+    if chosen.weights:
+        metrics |= {
+            "weights": dict(zip(names, chosen.weights, strict=True)),
+            "exponents": dict(zip(names, chosen.exponents, strict=True)),
+        }
+    if gold is not None:
+        metrics["comparison"] = {"documents": Comparison(names).table(parts, chosen)}
+    metrics["overlap"] = overlap(names, parts, None)
+    labels = np.asarray(list(ids), dtype=object)
+    top_labels, top_scores = chosen(rankings, max(part.top_labels.shape[1] for part in parts))
+    columns = {"id" if parts[0].has_ids else "row": parts[0].documents}
+    columns["labels"] = [labels[row[row >= 0]].tolist() for row in top_labels]
+    columns["scores"] = [scores[row >= 0].tolist() for row, scores in zip(top_labels, top_scores, strict=True)]
+    if gold is not None:
+        columns["gold"] = [labels[row[row >= 0]].tolist() for row in gold]
+    pq.write_table(pa.table(columns), output / "predictions.parquet", compression="zstd")
+    write_json(output / METRICS_FILE, metrics)
+    return f"{_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
+
+
+def _empty_folder(path: str | Path) -> Path:
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"{path} exists and is not an empty folder. Choose another --output_dir.")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _part_names(paths: Sequence[Path]) -> list[str]:
+    """Names of folders, made distinct."""
+    names: list[str] = []
+    for path in paths:
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", path.resolve().name).strip(".-") or "part"
+        taken = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", other) is not None for other in names)
+        names.append(f"{name}-{taken + 1}" if taken else name)
+    return names
+
+
+def _common_labels(folders: Sequence[Path]) -> LabelNames:
+    names = [LabelNames.load(folder / LABELS_FILE) for folder in folders]
+    for folder, other in zip(folders[1:], names[1:], strict=True):
+        if other.digest() != names[0].digest():
+            place = next(
+                (i for i, pair in enumerate(zip(names[0].labels, other.labels, strict=False)) if pair[0] != pair[1]), None
+            )
+            shown = "" if place is None else f"; label id {place} is {names[0][place]!r} and {other[place]!r}"
+            raise ValueError(
+                f"{folders[0]} has {len(names[0])} labels and {folder} has {len(other)}{shown}. Parts need the same labels in the same order: "
+                "train them on the same data. Prediction files of different label sets are combined with --predictions."
+            )
+    return names[0]
+
+
+def _predictions(folders: Sequence[Path], split: str, ids: dict[str, int]) -> list[StoredPredictions] | None:
+    """Of each part; None where no part has the split.
+
+    Raises:
+        FileNotFoundError: If some have it and others not.
+        ValueError: If they are of different documents.
+    """
+    paths = [folder / "predictions" / f"{split}.parquet" for folder in folders]
+    missing = [str(path) for path in paths if not path.is_file()]
+    if len(missing) == len(paths):
+        return None
+    if missing:
+        raise FileNotFoundError(
+            f"{', '.join(missing)} is missing, but other parts have predictions of {split}. Were they trained on the same data? Train again "
+            "what lacks it."
+        )
+    parts = [StoredPredictions.read(path, ids) for path in paths]
+    check_same_documents(parts)
+    return parts
+
+
+def _recipe(folder: Path) -> dict[str, Any]:
+    return read_json_object(folder / RECIPE_FILE) if (folder / RECIPE_FILE).is_file() else {}
+
+
+def _weights(folder: Path, recipe: dict[str, Any], num_labels: int, num_known: int) -> tuple[np.ndarray | None, int | None]:
+    """Inverse propensities, also of labels that only evaluation data have; and the number of labels where those are ignored."""
+    ignored, counted = num_labels if recipe.get("ignore_unseen_labels") else None, read_label_counts(folder)
+    if counted is None:
+        logger.warning(f"{folder / LABEL_COUNTS} is missing, as in folders of older versions, so PSP is left out.")
+        return None, ignored
+    counts = np.append(counted[0], np.zeros(num_known - num_labels, dtype=np.int64))
+    constants = {key: recipe[f"propensity_{key}"] for key in ("a", "b") if f"propensity_{key}" in recipe}
+    return inverse_propensity(counts, counted[1], **constants), ignored
+
+
+def _known_gold(gold: np.ndarray, num_labels: int | None) -> np.ndarray:
+    return gold if num_labels is None else np.where(gold >= num_labels, -100, gold)
+
+
+def _build(folders: Sequence[Path], names: Sequence[str], chosen: Combination, depth: int) -> EnsembleForXMTC:
+    parts = {name: open_model(str(folder)) for name, folder in zip(names, folders, strict=True)}
+    return EnsembleForXMTC.from_parts(parts, chosen.method, chosen.weights, chosen.exponents, depth)
+
+
+def _write_predictions(
+    folder: OutputFolder,
+    splits: dict[str, list[StoredPredictions]],
+    chosen: Combination,
+    comparison: Comparison,
+    model: EnsembleForXMTC,
+    names: LabelNames,
+    unseen: list[str],
+    label_counts: np.ndarray | None,
+) -> dict[str, Any]:
+    """Write the ensemble's predictions, set its threshold, and measure it beside its parts: what metrics.json holds."""
+    metrics: dict[str, Any] = {"comparison": {}}
+    for split, parts in splits.items():
+        top_labels, top_scores = chosen([part.ranking for part in parts], model.config.depth)
+        gold = parts[0].gold
+        metrics[split] = comparison.metrics(top_labels, gold)
+        # What is compared on the test split is not what a choice may rest on.
+        metrics["comparison"][split] = comparison.table(parts, chosen, others=split == "validation")
+        folder.write_predictions(split, np.asarray(parts[0].documents), top_labels, top_scores, gold, names, unseen)
+        if split == "validation":
+            model.set_thresholds(best_threshold(top_scores, top_labels, gold, len(names)))
+    if splits:
+        split = list(splits)[-1]
+        if label_counts is not None:
+            weights = comparison.inverse_propensity
+            metrics["by_frequency"] = frequency_report(split, top_labels, top_scores, gold, label_counts, weights)
+        metrics["overlap"] = overlap(comparison.names, splits[split], split)
+    return metrics
+
+
+def _save(
+    model: EnsembleForXMTC,
+    output: Path,
+    folders: Sequence[Path],
+    names: Sequence[str],
+    recipe: dict[str, Any],
+    chosen: Combination,
+    method: str,
+    tuning: dict[str, Any],
+    has_validation: bool,
+) -> None:
+    """Write the model with its parts, and where they are from."""
+    model.save_pretrained(output)
+    parts = {}
+    for name, folder in zip(names, folders, strict=True):
+        parts[name] = {key: value for key, value in model.config.parts[name].items() if key != "files"}
+        for file in (RECIPE_FILE, METRICS_FILE):
+            if (folder / file).is_file():
+                shutil.copy(folder / file, output / PARTS_FOLDER / name / file)
+    if (folders[0] / LABEL_COUNTS).is_file():
+        shutil.copy(folders[0] / LABEL_COUNTS, output / LABEL_COUNTS)
+    settings = {"method": method, **(tuning if method == "tuned" else {}), "depth": model.config.depth, "parts": parts}
+    facts = {key: recipe[key] for key in _OF_DATA if key in recipe}
+    thresholds = {"tune_threshold": "global"} if has_validation else {}
+    write_json(output / RECIPE_FILE, {"model_family": "ensemble", **settings, **thresholds, **facts})
+
+
+def _check_reopens(model: EnsembleForXMTC, output: Path, names: LabelNames) -> None:
+    """Open the folder in a fresh process; the texts are names of labels, for those of the data are not here."""
+    texts = [names.name_of(label_id) for label_id in range(min(5, len(names)))]
+    with torch.inference_mode():
+        found = model(texts)
+    there = [row >= 0 for row in found.top_labels]
+    labels = [[names[i] for i in row[kept].tolist()] for row, kept in zip(found.top_labels, there, strict=True)]
+    scores = [row[kept].tolist() for row, kept in zip(found.top_scores, there, strict=True)]
+    difference = check_reopens(output, texts, labels, scores)
+    logger.info(
+        f"Reopened {output} in a fresh process without hf_xmtc: the scores agree (largest difference {difference:.1e})."
+    )
+
+
+def _summary(metrics: dict[str, Any]) -> str:
+    """The tables in percent."""
+    lines = []
+    for split, rows in metrics.get("comparison", {}).items():
+        shown = [name for name in ("P@1", "P@5", "nDCG@5", "R@5", "PSP@5") if name in next(iter(rows.values()))]
+        width = max(map(len, rows))
+        lines += [f"{split:<{width}}  " + "  ".join(f"{name:>6}" for name in shown)]
+        lines += [
+            f"{row:<{width}}  " + "  ".join(f"{100 * values[name]:6.2f}" for name in shown) for row, values in rows.items()
+        ]
+    for pair, shares in metrics.get("overlap", {}).get("pairs", {}).items():
+        lines.append(f"{pair} have {100 * shares[-1]:.0f} % of their first {len(shares)} labels in common.")
+    return "\n".join(lines)

@@ -1,0 +1,80 @@
+"""Parts and methods of an ensemble side by side, and how much the parts have in common."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hf_xmtc.ensemble import METHODS, Combination, overlap_at, right_labels_found
+from hf_xmtc.metrics import ranking_report
+from hf_xmtc.training.evaluation import REPORTED
+
+from .stored_predictions import StoredPredictions
+
+__all__ = ["Comparison", "overlap"]
+
+LARGEST_K = 5
+
+
+@dataclass
+class Comparison:
+    """Metrics of parts and of their combinations.
+
+    Attributes:
+        names: Names of the parts.
+        inverse_propensity: Weight of each label, evaluation-only ones included; None leaves PSP out.
+        ignore_unseen: Number of the model's labels, where others are left out of the metrics.
+    """
+
+    names: Sequence[str]
+    inverse_propensity: np.ndarray | None = None
+    ignore_unseen: int | None = None
+
+    def metrics(self, top_labels: np.ndarray, gold: np.ndarray) -> dict[str, float]:
+        """The metrics that `hf-xmtc train` reports of a ranking."""
+        report = ranking_report(
+            top_labels, gold, inverse_propensity=self.inverse_propensity, ignore_unseen=self.ignore_unseen
+        )
+        return {name: value for name, value in report.items() if name in REPORTED}
+
+    def table(
+        self, parts: Sequence[StoredPredictions], chosen: Combination, others: bool = True
+    ) -> dict[str, dict[str, float]]:
+        """Name of a part or method → its metrics.
+
+        Args:
+            parts: Predictions of the parts.
+            chosen: How they are combined.
+            others: Also measure the methods that were not chosen.
+        """
+        rankings, gold = [part.ranking for part in parts], parts[0].gold
+        rows = {name: self.metrics(part.top_labels, gold) for name, part in zip(self.names, parts, strict=True)}
+        methods = {name: Combination(name) for name in METHODS if name != "weighted"} if others else {}
+        for name, combination in {**methods, method_name(chosen): chosen}.items():
+            rows[name] = self.metrics(combination(rankings, LARGEST_K)[0], gold)
+        return rows
+
+
+def method_name(combination: Combination) -> str:
+    """The method as the command's option names it."""
+    return "tuned" if combination.method == "weighted" else combination.method
+
+
+def overlap(names: Sequence[str], parts: Sequence[StoredPredictions], split: str | None) -> dict[str, Any]:
+    """Shares of common labels for each pair of parts, and right labels that only one finds.
+
+    Args:
+        names: Names of the parts.
+        parts: Their predictions.
+        split: Where the predictions are from.
+    """
+    top_labels = [part.top_labels for part in parts]
+    found: dict[str, Any] = {
+        "split": split,
+        "pairs": {f"{names[a]}, {names[b]}": shares for (a, b), shares in overlap_at(top_labels).items()},
+    }
+    if parts[0].gold is not None:
+        counts = right_labels_found(top_labels, parts[0].gold, LARGEST_K)
+        found["right_labels"] = {**counts, "only": dict(zip(names, counts["only"], strict=True))}
+    return found
