@@ -5,6 +5,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from .configuration_attentionxml import AttentionXMLConfig
 from .configuration_bertxml import BertXMLConfig
 from .configuration_laco import LACOConfig
+from .configuration_linear_tree import BonsaiConfig, ParabelConfig
 from .configuration_meshprobenet import MeSHProbeNetConfig
 from .configuration_seqtag import SeqTagConfig
 from .configuration_xmlcnn import XMLCNNConfig
@@ -14,6 +15,7 @@ from .label_names import LabelNames
 from .modeling_attentionxml import AttentionXMLForXMTC
 from .modeling_bertxml import BertXMLForXMTC
 from .modeling_laco import LACOForXMTC
+from .modeling_linear_tree import BonsaiForXMTC, ParabelForXMTC
 from .modeling_meshprobenet import MeSHProbeNetForXMTC
 from .modeling_seqtag import SeqTagForXMTC
 from .modeling_xmlcnn import XMLCNNForXMTC
@@ -27,11 +29,15 @@ __all__ = [
     "AttentionXMLForXMTC",
     "BertXMLConfig",
     "BertXMLForXMTC",
+    "BonsaiConfig",
+    "BonsaiForXMTC",
     "LACOConfig",
     "LACOForXMTC",
     "LabelNames",
     "MeSHProbeNetConfig",
     "MeSHProbeNetForXMTC",
+    "ParabelConfig",
+    "ParabelForXMTC",
     "SeqTagConfig",
     "SeqTagForXMTC",
     "XMLCNNConfig",
@@ -50,8 +56,10 @@ FAMILIES: dict[str, type[XMTCPreTrainedModel]] = {
     for model in (
         AttentionXMLForXMTC,
         BertXMLForXMTC,
+        BonsaiForXMTC,
         LACOForXMTC,
         MeSHProbeNetForXMTC,
+        ParabelForXMTC,
         SeqTagForXMTC,
         XMLCNNForXMTC,
         XMLRNNForXMTC,

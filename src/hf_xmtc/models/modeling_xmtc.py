@@ -70,6 +70,9 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     # Tuned between scores that are close to each other, which half precision would not tell apart.
     _keep_in_fp32_modules_strict = {"label_thresholds"}
 
+    # False for families that `hf-xmtc train` trains otherwise than by the gradient of the loss.
+    is_trained_by_gradient = True
+
     # Submodules that are no part of the encoder.
     head_names: tuple[str, ...] = ("label_head", "cornet")
 
