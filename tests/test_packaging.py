@@ -133,15 +133,15 @@ def _third_party_imports(paths) -> set[str]:
 def test_every_package_that_is_imported_is_a_declared_dependency():
     project = _settings()["project"]
     extras = project["optional-dependencies"]
-    base, train, retrieval = (
+    base, train, retrieval, tree = (
         {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
-        for requirements in (project["dependencies"], extras["train"], extras["retrieval"])
+        for requirements in (project["dependencies"], extras["train"], extras["retrieval"], extras["tree"])
     )
     files = set(PACKAGE.rglob("*.py"))
     of_retrieval = set((PACKAGE / "retrieval").rglob("*.py"))
     imported = _third_party_imports(files - of_retrieval)
     assert {"torch", "pyarrow", "pyyaml"} <= imported
-    assert imported - base - train == set()
+    assert imported - base - train - tree == set()
     assert _third_party_imports(of_retrieval) - base - retrieval == set()
     in_base_parts = _third_party_imports(path for part in _BASE_PARTS for path in (PACKAGE / part).rglob("*.py"))
     assert in_base_parts - base == set()

@@ -30,7 +30,6 @@ from hf_xmtc import (
     XMLRNNForXMTC,
     XMTCPreTrainedModel,
 )
-
 from hf_xmtc.models.linear_tree_head import Trees
 
 __all__ = ["FAMILIES", "LONG", "NUM_LABELS", "SHORT", "Family", "make_batch", "overwrite_parameters"]
@@ -168,7 +167,9 @@ def _seqtag(**settings: Any) -> SeqTagForXMTC:
     return SeqTagForXMTC(SeqTagConfig(**{**fixed, "classifier_dropout": dropout, **_label_space(settings)})).eval()
 
 
-def _linear_tree(config_class: type, model_class: type[XMTCPreTrainedModel], depth: int = 1) -> Callable[..., XMTCPreTrainedModel]:
+def _linear_tree(
+    config_class: type, model_class: type[XMTCPreTrainedModel], depth: int = 1
+) -> Callable[..., XMTCPreTrainedModel]:
     """Trees with random weights of some words; the labels are spread over the nodes of the last level."""
 
     def build(dropout: float = 0.0, seed: int = 0, **settings: Any) -> XMTCPreTrainedModel:

@@ -41,6 +41,8 @@ def refuse_too_large(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedToken
             f"max_length_tokens={wanted}, but {taker} takes {limit} tokens{counted}. "
             f"Use --max_length_tokens {limit} or less."
         )
+    if not model.is_trained_by_gradient:
+        return  # the library that trains it takes what it needs
     estimate = estimate_memory(model, args, wanted)
     log_once(args, estimate.describe())
     estimate.refuse_if_too_large()
@@ -158,7 +160,7 @@ def initialize_labels(
     start = chosen.label_embedding_start
     if start is not None or (chosen.reads_labels and model.config.joint_embedding):
         initialize_label_embedding(model, tokenizer, start or "text", label_ids=label_ids)
-    if chosen.label_bias_from_frequency:
+    if chosen.label_bias_from_frequency and model.is_trained_by_gradient:
         initialize_label_bias(model, label_counts(train, info.num_labels), len(train), label_ids=label_ids)
 
 

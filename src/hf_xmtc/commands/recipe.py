@@ -14,6 +14,7 @@ from hf_xmtc.training.unused_arguments import IN_COMMAND, IN_TRAINER, refuse_unu
 
 from .config_overrides import SAID_BY_DATA, USUAL_NAMES, field_names, hint, read_overrides, refuse_unknown_overrides
 from .families import FAMILIES, FROM_SCRATCH, SIZES, default_recipe, family_named
+from .gradient_options import check_gradient_options, without_gradient_options
 from .recipe_checks import check_compatibility
 from .recipe_file import read_recipe_file
 from .starting_model import TOKENIZER_OPTIONS, StartingModel
@@ -282,6 +283,7 @@ class Recipe:
             ValueError: If there are any.
         """
         self.model.check()
+        check_gradient_options(self)
         check_compatibility(self.model.model_family, self.model.config_settings(), self.training)
 
     def to_dict(self) -> dict[str, Any]:
@@ -313,7 +315,7 @@ class Recipe:
         for key, value in public_arguments(given).items():
             if key in ALWAYS_LISTED or (value != defaults[key] and key not in SAID_ELSEWHERE):
                 settings[key] = value
-        return settings
+        return without_gradient_options(settings, self.model.model_family)
 
 
 def parse_recipe(argv: list[str] | None = None) -> Recipe:

@@ -49,6 +49,9 @@ def restore_trained(trainer: XMTCTrainer, folder: Path) -> dict[str, Any] | None
             shutil.rmtree(folder)
         if not folder.exists():
             return None
+    if not trainer.model.is_trained_by_gradient:  # training has given it its size
+        config = type(trainer.model.config).from_pretrained(folder)
+        trainer.model.resize_trees(config.level_sizes, config.num_weights)
     trainer._load_from_checkpoint(str(folder))
     trainer.state = TrainerState.load_from_json(os.path.join(folder, TRAINER_STATE_NAME))
     return read_json_object(folder / FIGURES_FILE)

@@ -15,6 +15,7 @@ from hf_xmtc.hub import push_folder
 from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
+from hf_xmtc.training.linear_trees import train_linear_trees
 
 from .data_loading import content_digest, load_data, refuse_useless_splits
 from .document_limits import rows_in_data
@@ -144,12 +145,18 @@ class TrainingRun:
         trainer = self.trainer
         costs = restore_trained(trainer, self.folder.trained)
         if costs is None:
-            trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
-            costs = self._costs()
+            costs = self._train()
             keep_trained(trainer, costs, self.folder.trained)
         else:
             log_once(self.args, "Training had ended before; what follows it is repeated.")
         self.metrics["train"] = costs
+
+    def _train(self) -> dict[str, float]:
+        trainer = self.trainer
+        if trainer.model.is_trained_by_gradient:
+            trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
+            return self._costs()
+        return train_linear_trees(trainer.model, trainer.train_dataset, self.tokenizer.all_special_ids)
 
     def _costs(self) -> dict[str, float]:
         """What training cost, all parts of an interrupted run together."""

@@ -38,6 +38,9 @@ class WordValues(NamedTuple):
     counts: Tensor
     num_documents: int
 
+    def to(self, device: str) -> "WordValues":
+        return WordValues(*(part.to(device) for part in self[:4]), self.num_documents)
+
     def of_documents(self, start: int, stop: int) -> "WordValues":
         """The words of some documents."""
         first, last = torch.searchsorted(self.documents, torch.tensor([start, stop], device=self.documents.device)).tolist()
@@ -160,6 +163,30 @@ class LinearTreeHead(BaseLabelHead):
                 setattr(self, name, nn.Parameter(array.to(self.bias)))
             elif name != "level_sizes":
                 setattr(self, name, array.to(self.bias.device, torch.int32))
+
+    def check_trees(self) -> None:
+        """Refuse trees that point to what is not there, which the product would read without looking.
+
+        Raises:
+            ValueError: If they do.
+        """
+        num_nodes, num_weights = len(self.parents), len(self.weights)
+        places = torch.arange(num_nodes, device=self.parents.device)
+        limits = {
+            "columns": len(self.bias),
+            "label_parents": num_nodes + 1,
+            "offsets": num_weights + 1,
+            "parents": places + 1,
+        }
+        for name, limit in limits.items():
+            wrong = (getattr(self, name) < 0) | (getattr(self, name) >= limit)
+            if wrong.any():
+                number = int(getattr(self, name)[wrong][0])
+                raise ValueError(
+                    f"damaged: {name} holds {number}, but there are {num_nodes} nodes and {len(self.bias)} columns"
+                )
+        if (self.offsets.diff() < 0).any() or int(self.offsets[-1]) != num_weights:
+            raise ValueError(f"damaged: the words do not have {num_weights} weights together")
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -311,9 +338,7 @@ class LinearTreeHead(BaseLabelHead):
         label_parents[:, known] = self.label_parents[:, old_ids[known]]
         counts = words[order].bincount(minlength=len(self.offsets) - 1)
         offsets = nn.functional.pad(counts.cumsum(0), (1, 0))
-        self.grow(
-            Trees(self.level_sizes, self.parents, label_parents, offsets, columns[order], self.weights[order], bias)
-        )
+        self.grow(Trees(self.level_sizes, self.parents, label_parents, offsets, columns[order], self.weights[order], bias))
 
     def silence(self, new: Tensor) -> bool:
         return True  # `resize_labels` has

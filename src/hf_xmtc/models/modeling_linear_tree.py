@@ -30,23 +30,24 @@ class LinearTreeModel(XMTCPreTrainedModel):
     def __init__(self, config: LinearTreeConfig):
         super().__init__(config)
         self.words = TfIdf(config.vocab_size, config.pad_token_id)
-        self.use_label_head(
-            LinearTreeHead(
-                config.vocab_size,
-                num_trees=config.num_trees,
-                level_sizes=config.level_sizes,
-                num_weights=config.num_weights,
-                node_loss=config.node_loss,
-                beam_width=config.beam_width,
-                **self.label_settings(),
-            )
-        )
+        self.use_label_head(self._new_head())
         self.post_init()
+
+    def _new_head(self) -> LinearTreeHead:
+        names = ("num_trees", "level_sizes", "num_weights", "node_loss", "beam_width")
+        sizes = {name: getattr(self.config, name) for name in names}
+        return LinearTreeHead(self.config.vocab_size, **sizes, **self.label_settings())
 
     def grow(self, trees: Trees) -> None:
         """Take over trained trees."""
         self.label_head.grow(trees)
         self.config.level_sizes, self.config.num_weights = trees.level_sizes, len(trees.weights)
+
+    def resize_trees(self, level_sizes: list[list[int]], num_weights: int) -> None:
+        """Make room for trees of another size, whose weights are then loaded."""
+        config = self.config
+        config.level_sizes, config.num_weights = level_sizes, num_weights
+        self.label_head = self._new_head().to(self.device)
 
     def resize_family_labels(self, old_ids: Tensor) -> None:
         self.config.num_weights = len(self.label_head.weights)
@@ -74,14 +75,23 @@ class LinearTreeModel(XMTCPreTrainedModel):
         """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: If ``ignore_mismatched_sizes`` is set: the labels are in the trees, which cannot start anew in part.
+            ValueError: If ``ignore_mismatched_sizes`` is set: the labels are in the trees, which cannot start anew in part. If the
+                trees are damaged.
         """
         if ignore_mismatched_sizes:
             raise ValueError(
                 f"ignore_mismatched_sizes=True, but the trees of {cls.__name__} hold its labels and cannot be opened with others. Open "
                 "it without, and call model.resize_labels(…), or train a new model."
             )
-        return super().from_pretrained(*args, **kwargs)
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        try:
+            model.label_head.check_trees()
+        except ValueError as error:
+            raise ValueError(
+                f"The trees of {args[0] if args else 'this model'} are {error}. Fetch the model again."
+            ) from error
+        return loaded
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
