@@ -64,10 +64,13 @@ def kept(monkeypatch, tmp_path):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize(
+    "beam_width", [None, 4]
+)  # omikuji also leaves out labels of a leaf that has more than the beam is wide
 @pytest.mark.parametrize("node_loss", ["squared_hinge", "log"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_scores_are_those_of_omikuji(kept, family, node_loss):
-    model, _ = train(family, node_loss=node_loss)
+def test_scores_are_those_of_omikuji(kept, family, node_loss, beam_width):
+    model, _ = train(family, node_loss=node_loss, beam_width=beam_width)
     original, rows = omikuji.Model.load(str(kept)), documents(20, 1)
     scores = model(**padded(rows)).logits.sigmoid()
     assert model.config.level_sizes and model.config.num_weights == len(model.label_head.weights) > 0
@@ -75,7 +78,7 @@ def test_scores_are_those_of_omikuji(kept, family, node_loss):
         words = model.words(torch.tensor([ids], dtype=torch.long))
         pairs = [(w, v) for w, v in zip(words.words.tolist(), words.values.tolist(), strict=True) if v > 0]
         expected = np.zeros(NUM_LABELS)
-        for label, score in original.predict(pairs, beam_size=1000, top_k=NUM_LABELS):
+        for label, score in original.predict(pairs, beam_size=beam_width or 1000, top_k=NUM_LABELS):
             expected[label] = score
         assert np.abs(row.numpy() - expected).max() < 1e-5
 

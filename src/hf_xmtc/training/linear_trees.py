@@ -179,6 +179,9 @@ class _Weights(NamedTuple):
 def read_trees(folder: Path, num_labels: int) -> Trees:
     """The trees that omikuji has saved (``settings.json`` and a CBOR file for each tree).
 
+    Its leaves, above the labels, lie at several levels, and in its beam they stay beside the nodes of the levels below. Here they have
+    an only child of probability 1 on each of those levels, which comes to the same.
+
     Args:
         folder: Their folder.
         num_labels: Labels L; those that no training document has are in no tree.
@@ -190,12 +193,19 @@ def read_trees(folder: Path, num_labels: int) -> Trees:
     for tree in range(len(list(folder.glob("tree*.cbor")))):
         with (folder / f"tree{tree}.cbor").open("rb") as file:
             level.append((tree, 0, cbor2.load(file)))
-    num_trees, level_sizes, parents, of_nodes, of_labels = len(level), [], [], [], []
+    num_trees, level_sizes, parents, certain, of_nodes, of_labels = len(level), [], [], [], [], []
     label_parents, present = np.zeros((num_trees, num_labels), np.int32), np.zeros((num_trees, num_labels), bool)
     while level:
         below, sizes = [], [0] * num_trees
+        goes_on = {tree for tree, _, content in level if "Branch" in content}
         for tree, node, content in level:
             kind, parts = next(iter(content.items()))
+            if kind == "Leaf" and tree in goes_on:
+                certain.append(len(parents))
+                parents.append(node)
+                below.append((tree, len(parents), content))
+                sizes[tree] += 1
+                continue
             weights = _read_weights(parts["weights"])
             if kind == "Leaf":
                 labels = np.asarray(parts["labels"], dtype=np.int64)
@@ -213,7 +223,7 @@ def read_trees(folder: Path, num_labels: int) -> Trees:
     words, columns, values = (np.concatenate(arrays) for arrays in zip(*of_nodes, *of_labels, strict=True))
     bias = np.concatenate([np.zeros(len(parents), np.float32), np.where(present, 0, ABSENT).astype(np.float32).ravel()])
     is_bias = words == num_words
-    bias[columns[is_bias]] = values[is_bias]
+    bias[columns[is_bias]], bias[certain] = values[is_bias], -ABSENT
     order = np.argsort(words * len(bias) + columns, kind="stable")[: len(words) - is_bias.sum()]  # biases come last
     arrays = {
         "parents": np.asarray(parents, dtype=np.int32),
