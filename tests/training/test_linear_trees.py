@@ -138,7 +138,7 @@ def test_a_wide_beam_changes_nothing_and_a_narrow_one_leaves_labels_out():
 
 def test_costs_are_reported_and_data_without_words_refused():
     _, costs = train("bonsai")
-    assert set(costs) == {"seconds", "documents_per_second", "peak_memory_mb", "parameters"} and costs["peak_memory_mb"] > 10
+    assert set(costs) == {"seconds", "documents_per_second", "parameters"}
     with pytest.raises(ValueError, match="None of the 2 training documents has both a label and a word"):
         train("bonsai", data=Dataset.from_dict({"input_ids": [[1], [2]], "labels": [[0], []]}))
 

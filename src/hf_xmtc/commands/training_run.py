@@ -156,7 +156,8 @@ class TrainingRun:
         if trainer.model.is_trained_by_gradient:
             trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
             return self._costs()
-        return train_linear_trees(trainer.model, trainer.train_dataset, self.tokenizer.all_special_ids)
+        costs = train_linear_trees(trainer.model, trainer.train_dataset, self.tokenizer.all_special_ids)
+        return {**costs, "peak_memory_mb": peak_memory_mb(self.args.device)}
 
     def _costs(self) -> dict[str, float]:
         """What training cost, all parts of an interrupted run together."""

@@ -1,6 +1,7 @@
 """Words of a document as TF-IDF (`TfIdf`), and the scores of all labels by linear trees (`LinearTreeHead`)."""
 
 import warnings
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from .cornet import CorNet
 from .label_block_loss import LabelMatrix
 from .label_head import BaseLabelHead, loss_divisor
 from .label_scorer import suitable_block_size
+from .label_topk import exact_topk
 from .tracing import is_traced
 
 __all__ = ["ABSENT", "LinearTreeHead", "TfIdf", "Trees", "WordValues"]
@@ -198,8 +200,9 @@ class LinearTreeHead(BaseLabelHead):
     def margins(self, words: WordValues) -> Tensor:
         """Margins of all nodes and labels, (B, N + T · L)."""
         bias, shape = self.bias.float(), (words.num_documents, len(self.bias))
-        if not torch.is_grad_enabled() and bias.is_cpu and torch.backends.mkl.is_available() and not is_traced():
-            return _product(words, len(self.offsets) - 1, self.offsets, self.columns, self.weights.float(), shape).add_(bias)
+        has_product = bias.is_cpu and torch.backends.mkl.is_available()  # without gradients, and not in half precision
+        if has_product and not (torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or is_traced()):
+            return _product(words, bias, self.offsets, self.columns, self.weights.float())
         which, entries = self._entries(words.words)
         places = (words.documents * shape[1])[which] + self.columns[entries]
         products = self.weights.float()[entries] * words.values[which]
@@ -268,18 +271,25 @@ class LinearTreeHead(BaseLabelHead):
         cornet: CorNet | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """As in the base class, a chunk of documents at a time, so that the logits of a large batch are never held together."""
-        chunks, of_chunk = self._chunks(hidden.num_documents), super().topk_and_loss
+        chunks = self._chunks(hidden.num_documents)
         if len(chunks) == 1:
-            return of_chunk(hidden, k, labels, reduction, cornet)
+            return self._topk_and_loss(hidden, k, labels, reduction, cornet)
         if labels is not None:
             self._positives(labels, hidden.num_documents)  # refuses what is wrong with all of them
-        parts = [
-            of_chunk(hidden.of_documents(*chunk), k, None if labels is None else labels[slice(*chunk)], "sum", cornet)
-            for chunk in chunks
-        ]
+        parts = []
+        for chunk in chunks:
+            of_chunk = None if labels is None else labels[slice(*chunk)]
+            parts.append(self._topk_and_loss(hidden.of_documents(*chunk), k, of_chunk, "sum", cornet))
         scores, label_ids, losses = zip(*parts, strict=True)
         divisor = loss_divisor(hidden.num_documents, self.num_labels, reduction)
         return torch.cat(scores), torch.cat(label_ids), None if labels is None else torch.stack(losses).sum() / divisor
+
+    def _topk_and_loss(
+        self, hidden: WordValues, k: int, labels: Tensor | None, reduction: str, cornet: CorNet | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        logits, loss = self.logits_and_loss(hidden, labels, reduction, cornet)
+        logits, label_ids = exact_topk(logits, k)
+        return logits.sigmoid(), label_ids, loss
 
     # ---- what speaks for a label -------------------------------------------------------------------------------------------
 
@@ -344,18 +354,24 @@ class LinearTreeHead(BaseLabelHead):
         return True  # `resize_labels` has
 
 
-def _product(
-    words: WordValues, num_words: int, offsets: Tensor, columns: Tensor, weights: Tensor, shape: tuple[int, int]
-) -> Tensor:
-    """The words' values (B × V, sparse) times their weights (V × columns, sparse), (B, columns), by MKL: 15 times as fast as ``index_add``."""
+def _product(words: WordValues, bias: Tensor, offsets: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
+    """The bias, and the words' values (B × V, sparse) times their weights (V × columns, sparse): MKL is 15 times as fast as ``index_add``."""
+    _be_silent_about_csr()
+    shape, num_words = (words.num_documents, len(bias)), len(offsets) - 1
     rows = torch.searchsorted(words.documents, torch.arange(shape[0] + 1)).int()
-    with warnings.catch_warnings(), torch.autocast("cpu", enabled=False):
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        values = torch.sparse_csr_tensor(
-            rows, words.words.int(), words.values, (shape[0], num_words), check_invariants=False
+    values = torch.sparse_csr_tensor(rows, words.words.int(), words.values, (shape[0], num_words), check_invariants=False)
+    matrix = torch.sparse_csr_tensor(offsets, columns, weights, (num_words, shape[1]), check_invariants=False)
+    return torch.addmm(bias.expand(shape), values, matrix)
+
+
+@cache
+def _be_silent_about_csr() -> None:
+    """Let torch say to nobody, once, that its sparse matrices are in beta."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor(
+            torch.tensor([0, 0]), torch.tensor([]).long(), torch.tensor([]), (1, 1), check_invariants=False
         )
-        matrix = torch.sparse_csr_tensor(offsets, columns, weights, (num_words, shape[1]), check_invariants=False)
-        return torch.addmm(torch.zeros(shape), values, matrix)
 
 
 def _best(log_probabilities: Tensor, k: int) -> Tensor:

@@ -36,11 +36,6 @@ for name, value in json.loads(settings).items():
 if options.linear_loss_type:
     options.linear_loss_type = omikuji.LossType.LOG.value
 omikuji.Model.train_on_data(data, options, int(threads)).save(folder)
-try:
-    import resource  # is not there on Windows
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if sys.platform == "darwin" else 2**10))
-except ImportError:
-    print(0)
 """
 
 
@@ -66,7 +61,7 @@ def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Col
         unread_ids: Ids that are no words, such as those of unknown and padding tokens.
 
     Returns:
-        What training took: ``seconds``, ``documents_per_second``, ``peak_memory_mb`` of omikuji's process, and ``parameters`` of the model.
+        What training took: ``seconds``, ``documents_per_second``, and the ``parameters`` of the model.
 
     Raises:
         ImportError: If omikuji or cbor2 is missing.
@@ -101,7 +96,6 @@ def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Col
         return {
             "seconds": round(seconds, 1),
             "documents_per_second": round(len(dataset) / seconds, 1),
-            "peak_memory_mb": int(run.stdout.split()[-1]),
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
         }
 
