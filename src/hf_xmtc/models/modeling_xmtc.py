@@ -209,8 +209,8 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             ValueError: If the family has no such weights, or a label id is outside 0 … L-1.
         """
         raise ValueError(
-            f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC, MeSHProbeNetForXMTC, "
-            "ParabelForXMTC, BonsaiForXMTC and LACOForXMTC with cross_attention=True have."
+            f"{type(self).__name__} has no weight of its own for each token of a label. ParabelForXMTC, BonsaiForXMTC, "
+            "AttentionXMLForXMTC, MeSHProbeNetForXMTC and LACOForXMTC with cross_attention=True have."
         )
 
     def check_tokenizer(self, tokenizer: Any) -> None:
