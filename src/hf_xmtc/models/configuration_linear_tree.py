@@ -91,7 +91,7 @@ class LinearTreeConfig(XMTCConfig):
 
 
 class ParabelConfig(LinearTreeConfig):
-    """Settings of `ParabelForXMTC`: balanced binary trees. Fields of `LinearTreeConfig`; defaults are the paper's and omikuji's."""
+    """Settings of `ParabelForXMTC`: balanced binary trees. Fields of `LinearTreeConfig`; the defaults are omikuji's."""
 
     model_type = "parabel"
 

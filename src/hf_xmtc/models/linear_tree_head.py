@@ -116,7 +116,7 @@ class Trees(NamedTuple):
 
 
 class LinearTreeHead(BaseLabelHead):
-    """Linear classifiers at the nodes of trees whose leaves are the labels (Parabel §3, Bonsai §2).
+    """Linear classifiers at the nodes of trees whose leaves are the labels (Parabel, Bonsai).
 
     The margin of a node is its bias and the sum of its words' TF-IDF times their weights; its probability, given its parent's, is
     exp(-max(0, 1 - margin)²) where the classifiers were trained with the squared hinge loss, and σ(margin) with the log loss. A label's
