@@ -53,7 +53,10 @@ def test_what_follows_training_is_repeated_without_training(train, unchecked, mo
             {"learning_rate": 0.1, "cornet_num_blocks": 2},
             "cornet_num_blocks, learning_rate cannot be used with the family bonsai",
         ),
-        ({"config_overrides": "label_loss=asymmetric"}, r"label_loss \(in config_overrides\) cannot be used"),
+        (
+            {"config_overrides": "cornet_num_blocks=1,label_loss=asymmetric"},
+            r"cornet_num_blocks \(in config_overrides\), label_loss \(in config_overrides\) cannot be used",
+        ),
         ({"backbone": "bert"}, "has no place for a pretrained encoder"),
     ],
 )

@@ -48,8 +48,17 @@ OF_TRAINING = (
     "data_seed",
 )
 OF_MODEL = ("model", "cornet_num_blocks", "cornet_context_size", "label_bias_from_frequency", "word_vectors")
-# What training finds out, and the loss of training by gradients.
-OF_CONFIG = ("level_sizes", "num_weights", "loss_reduction", "label_loss", "label_loss_settings")
+# What training finds out, and what only gradients train.
+OF_CONFIG = (
+    "level_sizes",
+    "num_weights",
+    "cornet_num_blocks",
+    "cornet_context_size",
+    "cornet_activation",
+    "loss_reduction",
+    "label_loss",
+    "label_loss_settings",
+)
 
 
 def check_gradient_options(recipe: Any) -> None:

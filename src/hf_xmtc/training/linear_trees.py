@@ -179,6 +179,9 @@ def read_trees(folder: Path, num_labels: int) -> Trees:
     Args:
         folder: Their folder.
         num_labels: Labels L; those that no training document has are in no tree.
+
+    Raises:
+        ValueError: If they are too large for a model.
     """
     import cbor2
 
@@ -216,6 +219,10 @@ def read_trees(folder: Path, num_labels: int) -> Trees:
     of_labels = [weights._replace(columns=len(parents) + weights.columns) for weights in of_labels]
     words, columns, values = (np.concatenate(arrays) for arrays in zip(*of_nodes, *of_labels, strict=True))
     bias = np.concatenate([np.zeros(len(parents), np.float32), np.where(present, 0, ABSENT).astype(np.float32).ravel()])
+    if len(values) >= 2**31:
+        raise ValueError(
+            f"The trees have {len(values):,} weights, but a model holds fewer than 2**31. Raise weight_threshold or min_document_frequency."
+        )
     is_bias = words == num_words
     bias[columns[is_bias]], bias[certain] = values[is_bias], -ABSENT
     order = np.argsort(words * len(bias) + columns, kind="stable")[: len(words) - is_bias.sum()]  # biases come last
