@@ -143,8 +143,10 @@ def test_every_package_that_is_imported_is_a_declared_dependency():
     command = PACKAGE / "commands" / "tree.py"
     imported = _third_party_imports(files - of_retrieval - of_tree - {command})
     assert {"torch", "pyarrow", "pyyaml"} <= imported
-    assert imported - base - train == set()
-    assert _third_party_imports(of_retrieval) - base - retrieval == set()
+    assert imported - base - train - tree == set()
+    columns = PACKAGE / "retrieval" / "candidate_columns.py"  # of data sets, for training
+    assert _third_party_imports(of_retrieval - {columns, columns.with_name("score_mixing.py")}) - base - retrieval == set()
+    assert _third_party_imports(of_retrieval) - base - train - retrieval == set()
     assert _third_party_imports(of_tree) - base - tree == set()
     assert _third_party_imports([command]) - base - train - tree == set()
     in_base_parts = _third_party_imports(path for part in _BASE_PARTS for path in (PACKAGE / part).rglob("*.py"))

@@ -30,6 +30,7 @@ CHANGED = {
     "laco-on-bert-plain": "laco_candidates.py",
     "seqtag-on-bert-plain": "linear_layers.py",
     "meshprobenet-plain": "modeling_xmtc.py",
+    "parabel-plain": "linear_tree_head.py",
 }
 PATH_JOBS = ["path", "dotted and blank", "not ascii", ".", "./"]
 SAVED_JOBS = ["after training", "saved by the process", "saved twice by the process"]

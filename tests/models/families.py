@@ -14,10 +14,14 @@ from hf_xmtc import (
     AttentionXMLForXMTC,
     BertXMLConfig,
     BertXMLForXMTC,
+    BonsaiConfig,
+    BonsaiForXMTC,
     LACOConfig,
     LACOForXMTC,
     MeSHProbeNetConfig,
     MeSHProbeNetForXMTC,
+    ParabelConfig,
+    ParabelForXMTC,
     SeqTagConfig,
     SeqTagForXMTC,
     XMLCNNConfig,
@@ -26,6 +30,7 @@ from hf_xmtc import (
     XMLRNNForXMTC,
     XMTCPreTrainedModel,
 )
+from hf_xmtc.models.linear_tree_head import Trees
 
 __all__ = ["FAMILIES", "LONG", "NUM_LABELS", "SHORT", "Family", "make_batch", "overwrite_parameters"]
 
@@ -46,6 +51,8 @@ class Family:
     build: Callable[..., XMTCPreTrainedModel]
     # SeqTag's scores are marginals of a CRF, which has a loss of its own and leaves CorNet no place.
     has_own_loss: bool = False
+    # A linear tree has an index of words instead of matrices with a row per label, and cannot start anew in part.
+    has_label_matrices: bool = True
 
 
 def _bertxml(**family_settings: Any) -> Callable[..., BertXMLForXMTC]:
@@ -160,6 +167,37 @@ def _seqtag(**settings: Any) -> SeqTagForXMTC:
     return SeqTagForXMTC(SeqTagConfig(**{**fixed, "classifier_dropout": dropout, **_label_space(settings)})).eval()
 
 
+def _linear_tree(
+    config_class: type, model_class: type[XMTCPreTrainedModel], depth: int = 1
+) -> Callable[..., XMTCPreTrainedModel]:
+    """Trees with random weights of some words; the labels are spread over the nodes of the last level."""
+
+    def build(dropout: float = 0.0, seed: int = 0, **settings: Any) -> XMTCPreTrainedModel:
+        fixed = {"vocab_size": VOCAB_SIZE, "num_trees": 2, "cornet_context_size": 6}
+        torch.manual_seed(seed)
+        model = model_class(config_class(**{**fixed, **_label_space(settings)})).eval()
+        num_labels, sizes = model.config.num_labels, [[2, 3]] * depth
+        num_nodes = sum(map(sum, sizes))
+        width = num_nodes + 2 * num_labels
+        has_weight = torch.rand(VOCAB_SIZE, width) < 0.6
+        first = torch.tensor([1, 3])[:, None] + 5 * (depth - 1)  # of the last level in each tree
+        parents = torch.tensor([0] * 5 + [1, 2, 3, 4, 5] * (depth - 1))
+        model.grow(
+            Trees(
+                level_sizes=sizes,
+                parents=parents,
+                label_parents=first + torch.arange(num_labels) % torch.tensor([[2], [3]]),
+                offsets=torch.nn.functional.pad(has_weight.sum(dim=1).cumsum(0), (1, 0)),
+                columns=has_weight.nonzero()[:, 1],
+                weights=torch.randn(int(has_weight.sum())),
+                bias=torch.randn(width),
+            )
+        )
+        return model
+
+    return build
+
+
 def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     named = {"label_names", "id2label", "num_labels"} & settings.keys()
     return settings if named else {"num_labels": NUM_LABELS, **settings}
@@ -209,6 +247,8 @@ FAMILIES = [
     Family("laco-on-bert-without-joint-embedding", _laco(joint_embedding=False)),
     Family("laco-on-bert-alone", _laco(joint_embedding=False, cross_attention=False)),
     Family("seqtag-on-bert", _seqtag, has_own_loss=True),
+    Family("parabel", _linear_tree(ParabelConfig, ParabelForXMTC, depth=2), has_label_matrices=False),
+    Family("bonsai", _linear_tree(BonsaiConfig, BonsaiForXMTC), has_label_matrices=False),
     Family("meshprobenet", _meshprobenet()),
     Family("meshprobenet-bottleneck", _meshprobenet(bottleneck_size=10)),
 ]

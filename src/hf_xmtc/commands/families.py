@@ -33,7 +33,10 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {
         "num_train_epochs": 8.0,
         "averaging_start_epoch": 2,
         "max_length_tokens": 200,
-    }
+    },
+    # All words of a text count.
+    "bonsai": {"max_length_tokens": 100_000},
+    "parabel": {"max_length_tokens": 100_000},
 }
 
 

@@ -43,6 +43,8 @@ def check_size(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFa
             f"max_length_tokens={length}, but {taker} takes {limit} tokens{counted}. "
             f"Use --max_length_tokens {limit} or less."
         )
+    if not model.is_trained_by_gradient:
+        return  # the library that trains it takes what it needs
     estimate = estimate_memory(model, args, length)
     log_once(args, estimate.describe())
     estimate.check_available()
@@ -175,7 +177,7 @@ def initialize_labels(
     start = chosen.label_embedding_start
     if start is not None or (reads_labels(chosen.model_family) and model.config.joint_embedding):
         initialize_label_embedding(model, tokenizer, start or "text", label_ids=label_ids)
-    if chosen.label_bias_from_frequency:
+    if chosen.label_bias_from_frequency and model.is_trained_by_gradient:
         initialize_label_bias(model, label_counts(train, info.num_labels), len(train), label_ids=label_ids)
 
 

@@ -10,6 +10,7 @@ from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
 
 from .config_overrides import check_overrides, read_overrides
 from .families import FAMILIES, FROM_SCRATCH, family_named, reads_cls_tokens
+from .gradient_options import check_gradient_options, without_gradient_options
 from .recipe_checks import check_model_settings, check_training_settings
 from .starting_model import TOKENIZER_OPTIONS, StartingModel
 
@@ -236,6 +237,7 @@ class Recipe:
         """
         model_class = family_named(self.model.model_family)[1]
         check_model_settings(vars(self.model), ModelArguments)
+        check_gradient_options(self)
         facts = {"model": model_class.__name__, "has_thresholds": model_class.has_thresholds, **self.model.config_settings()}
         check_training_settings(facts, self.training)
 
@@ -267,4 +269,4 @@ class Recipe:
         for key, value in public_arguments(args).items():
             if key in ALWAYS_LISTED or (value != defaults[key] and key not in SAID_ELSEWHERE):
                 settings[key] = value
-        return settings
+        return without_gradient_options(settings, self.model.model_family)

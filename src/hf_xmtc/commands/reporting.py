@@ -121,11 +121,12 @@ def write_picture_and_card(folder: Path, log_history: list[dict], title: str, me
         title: Heading of the picture.
         metrics: The content of ``metrics.json``.
     """
-    _attempt(
-        lambda: plot_training_curve(log_history, folder / "training_curve.png", title),
-        folder / "training_curve.png",
-        "hf_xmtc.training.plot_training_curve draws it from training_log.json",
-    )
+    if log_history:  # of training by gradients
+        _attempt(
+            lambda: plot_training_curve(log_history, folder / "training_curve.png", title),
+            folder / "training_curve.png",
+            "hf_xmtc.training.plot_training_curve draws it from training_log.json",
+        )
     _attempt(
         lambda: (folder / "README.md").write_text(str(card_from_folder(folder, metrics=metrics)), encoding="utf-8"),
         folder / "README.md",

@@ -21,6 +21,7 @@ from hf_xmtc.hub import push_folder
 from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in, clear_unfinished, damage_of, seal
 from hf_xmtc.training.label_sharding import num_parameters
+from hf_xmtc.training.linear_trees import train_linear_trees
 
 from .data_loading import check_splits, content_digest, load_data, rows_in_data
 from .export_check import check_folder, reference_scores
@@ -150,12 +151,19 @@ class TrainingRun:
         """Train, from the last whole checkpoint where there is one; nothing where training had ended before."""
         costs = self._restore_trained()
         if costs is None:
-            self.trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
-            costs = self._costs()
+            costs = self._train()
             self._keep_trained(costs)
         else:
             log_once(self.args, "Training had ended before; what follows it is repeated.")
         self.metrics["train"] = costs
+
+    def _train(self) -> dict[str, float]:
+        trainer = self.trainer
+        if trainer.model.is_trained_by_gradient:
+            trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
+            return self._costs()
+        costs = train_linear_trees(trainer.model, trainer.train_dataset, self.tokenizer.all_special_ids)
+        return {**costs, "peak_memory_mb": peak_memory_mb(self.args.device)}
 
     def _keep_trained(self, costs: dict[str, float]) -> None:
         """Write the final weights, the Trainer's state and the costs, until the folder is finished: a crash repeats only what follows.
@@ -182,6 +190,10 @@ class TrainingRun:
                 shutil.rmtree(trained)
             if not trained.exists():
                 return None
+        model = self.trainer.model
+        if not model.is_trained_by_gradient:  # training has given it its size
+            config = type(model.config).from_pretrained(trained)
+            model.resize_trees(config.level_sizes, config.num_weights)
         self.trainer._load_from_checkpoint(str(trained))
         self.trainer.state = TrainerState.load_from_json(os.path.join(trained, TRAINER_STATE_NAME))
         return read_json_object(trained / COSTS_FILE)

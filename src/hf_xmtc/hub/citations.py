@@ -32,8 +32,28 @@ LACO = """```bibtex
 }
 ```"""
 
+PARABEL = """```bibtex
+@inproceedings{prabhu2018parabel,
+  title     = {Parabel: Partitioned Label Trees for Extreme Classification with Application to Dynamic Search Advertising},
+  author    = {Prabhu, Yashoteja and Kag, Anil and Harsola, Shrutendra and Agrawal, Rahul and Varma, Manik},
+  booktitle = {Proceedings of the 2018 World Wide Web Conference},
+  year      = {2018}
+}
+```"""
+
+BONSAI = """```bibtex
+@article{khandagale2020bonsai,
+  title   = {Bonsai: Diverse and Shallow Trees for Extreme Multi-label Classification},
+  author  = {Khandagale, Sujay and Xiao, Han and Babbar, Rohit},
+  journal = {Machine Learning},
+  year    = {2020}
+}
+```"""
+
 # Family → where it comes from, and the paper.
 OF_FAMILY = {
+    "parabel": ("Parabel (Prabhu et al., 2018), trained by the library omikuji", PARABEL),
+    "bonsai": ("Bonsai (Khandagale et al., 2020), trained by the library omikuji", BONSAI),
     "bertxml": ("CorNet (Xun et al., KDD 2020)", CORNET),
     "xmlcnn": ("CorNet (Xun et al., KDD 2020), which takes it from Liu et al. (2017)", CORNET),
     "meshprobenet": ("CorNet (Xun et al., KDD 2020), which takes it from Xun et al. (2019)", CORNET),

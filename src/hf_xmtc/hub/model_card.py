@@ -346,6 +346,11 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
         "Scores are independent sigmoids, one per label. They do not add up to 1 and are not calibrated: a score of 0.8 does not mean that "
         "the label is right in 80 % of cases."
     )
+    if family in ("bonsai", "parabel"):
+        scores = (
+            "Scores are products of probabilities along a path of each tree, averaged over the trees. They are low for labels that texts seldom "
+            "have, and are not calibrated."
+        )
     if family == "seqtag":
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
     if family == "ensemble":

@@ -6,6 +6,7 @@ from .configuration_attentionxml import AttentionXMLConfig
 from .configuration_bertxml import BertXMLConfig
 from .configuration_ensemble import EnsembleConfig
 from .configuration_laco import LACOConfig
+from .configuration_linear_tree import BonsaiConfig, ParabelConfig
 from .configuration_meshprobenet import MeSHProbeNetConfig
 from .configuration_seqtag import SeqTagConfig
 from .configuration_xmlcnn import XMLCNNConfig
@@ -16,6 +17,7 @@ from .modeling_attentionxml import AttentionXMLForXMTC
 from .modeling_bertxml import BertXMLForXMTC
 from .modeling_ensemble import EnsembleForXMTC
 from .modeling_laco import LACOForXMTC
+from .modeling_linear_tree import BonsaiForXMTC, ParabelForXMTC
 from .modeling_meshprobenet import MeSHProbeNetForXMTC
 from .modeling_seqtag import SeqTagForXMTC
 from .modeling_xmlcnn import XMLCNNForXMTC
@@ -29,6 +31,8 @@ __all__ = [
     "AttentionXMLForXMTC",
     "BertXMLConfig",
     "BertXMLForXMTC",
+    "BonsaiConfig",
+    "BonsaiForXMTC",
     "EnsembleConfig",
     "EnsembleForXMTC",
     "LACOConfig",
@@ -36,6 +40,8 @@ __all__ = [
     "LabelNames",
     "MeSHProbeNetConfig",
     "MeSHProbeNetForXMTC",
+    "ParabelConfig",
+    "ParabelForXMTC",
     "SeqTagConfig",
     "SeqTagForXMTC",
     "XMLCNNConfig",
@@ -54,8 +60,10 @@ FAMILIES: dict[str, type[XMTCPreTrainedModel]] = {
     for model in (
         AttentionXMLForXMTC,
         BertXMLForXMTC,
+        BonsaiForXMTC,
         LACOForXMTC,
         MeSHProbeNetForXMTC,
+        ParabelForXMTC,
         SeqTagForXMTC,
         XMLCNNForXMTC,
         XMLRNNForXMTC,

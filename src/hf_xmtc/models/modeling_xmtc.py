@@ -70,8 +70,10 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     # Tuned between scores that are close to each other, which half precision would not tell apart.
     _keep_in_fp32_modules_strict = {"label_thresholds"}
 
-    # Whether forward takes texts, in the place of token ids.
+    # True where forward takes texts instead of token ids.
     reads_texts = False
+    # False for families that `hf-xmtc train` trains otherwise than by the gradient of the loss.
+    is_trained_by_gradient = True
 
     # Submodules that are no part of the encoder.
     head_names: tuple[str, ...] = ("label_head", "cornet")
@@ -191,7 +193,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             raise ValueError(f"{sorted(unknown)} are no label matrices of this model: {sorted(self.label_matrices())}.")
         self.label_head.updates = updates
 
-    # What `token_weights` gives: "attention" or "contribution" (see `explanation.Explanation`); None where there is nothing.
+    # What `token_weights` gives: "attention", "contribution" or "margin" (see `explanation.Explanation`); None where there is nothing.
     token_weight_kind: str | None = None
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
@@ -209,8 +211,8 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             ValueError: If the family has no such weights, or a label id is outside 0 … L-1.
         """
         raise ValueError(
-            f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC, MeSHProbeNetForXMTC and "
-            "LACOForXMTC with cross_attention=True have."
+            f"{type(self).__name__} has no weight of its own for each token of a label. ParabelForXMTC, BonsaiForXMTC, "
+            "AttentionXMLForXMTC, MeSHProbeNetForXMTC and LACOForXMTC with cross_attention=True have."
         )
 
     def check_tokenizer(self, tokenizer: Any) -> None:

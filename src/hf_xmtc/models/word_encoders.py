@@ -15,7 +15,7 @@ from .mixed_precision import in_autocast_type
 from .modeling_xmtc import XMTCPreTrainedModel
 from .tracing import is_traced
 
-__all__ = ["BiLSTM", "WordEmbedding", "WordLevelModel"]
+__all__ = ["BiLSTM", "WordEmbedding", "WordLevelModel", "check_word_tokenizer"]
 
 
 class WordEmbedding(nn.Module):
@@ -103,6 +103,35 @@ class BiLSTM(GradientCheckpointingLayer):
         init.zeros_(self.initial_state)
 
 
+def check_word_tokenizer(tokenizer: Any, num_words: int, pad_token_id: int | None, reader: str) -> None:
+    """Refuse a tokenizer that is not of words, or whose ids mean others to the model.
+
+    Args:
+        tokenizer: Whatever tokenizer was given.
+        num_words: Words that the model has weights for.
+        pad_token_id: Its padding.
+        reader: Its class, for messages.
+
+    Raises:
+        ValueError: If the model cannot read what the tokenizer writes.
+    """
+    if len(tokenizer) > num_words:
+        raise ValueError(
+            f"The tokenizer has {len(tokenizer)} tokens but the model has embeddings for {num_words}. Use the tokenizer saved "
+            "beside the model."
+        )
+    if tokenizer.pad_token_id != pad_token_id:
+        raise ValueError(
+            f"The tokenizer pads with id {tokenizer.pad_token_id} but the model takes {pad_token_id} for padding. "
+            "Use the tokenizer saved beside the model."
+        )
+    if around := len(tokenizer("")["input_ids"]):
+        raise ValueError(
+            f"The tokenizer puts {around} tokens around every text, which {reader} would read as words. Make one without: "
+            "train_word_tokenizer(texts) with num_cls_tokens=0."
+        )
+
+
 class WordLevelModel(XMTCPreTrainedModel):
     """Base of these families: where the word embedding is, how a batch is aligned, how layers start.
 
@@ -152,17 +181,8 @@ class WordLevelModel(XMTCPreTrainedModel):
         return loaded
 
     def check_tokenizer(self, tokenizer: Any) -> None:
-        super().check_tokenizer(tokenizer)
-        if tokenizer.pad_token_id != self.config.pad_token_id:
-            raise ValueError(
-                f"The tokenizer pads with id {tokenizer.pad_token_id} but the model takes {self.config.pad_token_id} for padding. "
-                "Use the tokenizer saved beside the model."
-            )
-        if around := len(tokenizer("")["input_ids"]):
-            raise ValueError(
-                f"The tokenizer puts {around} tokens around every text, which {type(self).__name__} would read as words. Make one without: "
-                "train_word_tokenizer(texts) with num_cls_tokens=0."
-            )
+        rows = self.get_input_embeddings().num_embeddings
+        check_word_tokenizer(tokenizer, rows, self.config.pad_token_id, type(self).__name__)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

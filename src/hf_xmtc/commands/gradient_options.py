@@ -1,0 +1,96 @@
+"""Options of training by gradients, for families that are trained otherwise: refused, and left out of what a run says of itself."""
+
+from typing import Any
+
+from hf_xmtc.training.linear_trees import check_omikuji
+
+from .config_overrides import read_overrides
+from .families import family_named
+
+__all__ = ["check_gradient_options", "without_gradient_options"]
+
+OF_TRAINING = (
+    "learning_rate",
+    "num_train_epochs",
+    "max_steps",
+    "per_device_train_batch_size",
+    "train_sampling_strategy",
+    "gradient_accumulation_steps",
+    "lr_scheduler_type",
+    "lr_scheduler_kwargs",
+    "warmup_steps",
+    "weight_decay",
+    "max_grad_norm",
+    "adaptive_gradient_clipping",
+    "optim",
+    "optim_args",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "adam_epsilon_uncorrected",
+    "label_optimizer",
+    "label_learning_rate",
+    "sparse_embeddings",
+    "shard_labels",
+    "averaging_start_epoch",
+    "early_stopping_patience",
+    "eval_strategy",
+    "save_strategy",
+    "load_best_model_at_end",
+    "metric_for_best_model",
+    "bf16",
+    "fp16",
+    "activation_checkpointing",
+    "gradient_checkpointing",
+    "seed",
+    "data_seed",
+)
+OF_MODEL = ("model", "cornet_num_blocks", "cornet_context_size", "label_bias_from_frequency", "word_vectors")
+# What training finds out, and what only gradients train.
+OF_CONFIG = (
+    "level_sizes",
+    "num_weights",
+    "cornet_num_blocks",
+    "cornet_context_size",
+    "cornet_activation",
+    "loss_reduction",
+    "label_loss",
+    "label_loss_settings",
+)
+
+
+def check_gradient_options(recipe: Any) -> None:
+    """Refuse, for a family that omikuji trains, options that would do nothing, and several processes.
+
+    Args:
+        recipe: A `Recipe`; of one that was made in Python nobody knows what was chosen.
+
+    Raises:
+        ValueError: If there are any.
+        ImportError: If a library is missing.
+    """
+    family, given = recipe.model.model_family, recipe.choices or ()
+    if family_named(family)[1].is_trained_by_gradient:
+        return
+    chosen = {**vars(recipe.model), **vars(recipe.data)}
+    idle = [name for name in OF_MODEL if name in given and chosen[name]]  # 0 blocks of CorNet are what the family has
+    idle += [name for name in OF_TRAINING if name in given]
+    idle += [f"{name} (in config_overrides)" for name in OF_CONFIG if name in read_overrides(recipe.model.config_overrides)]
+    if idle:
+        raise ValueError(
+            f"{', '.join(idle)} cannot be used with the family {family}: its trees are trained as a whole by omikuji, without gradients, "
+            "CorNet, word vectors or seed. Leave them out."
+        )
+    if recipe.training.world_size > 1:
+        raise ValueError(
+            f"There are {recipe.training.world_size} processes, but the trees of the family {family} are trained in one. Start it without "
+            "torchrun or accelerate; OMP_NUM_THREADS says on how many cores."
+        )
+    check_omikuji()
+
+
+def without_gradient_options(settings: dict[str, Any], family: str) -> dict[str, Any]:
+    """The settings of a run without those that have no part in it."""
+    if family_named(family)[1].is_trained_by_gradient:
+        return settings
+    return {name: value for name, value in settings.items() if name not in (*OF_MODEL, *OF_TRAINING)}

@@ -1,0 +1,109 @@
+"""`ParabelConfig` and `BonsaiConfig`: settings of the linear trees, and `LinearTreeConfig`, what they have in common."""
+
+from typing import TYPE_CHECKING, Any
+
+from .configuration_xmtc import XMTCConfig
+
+# Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
+if TYPE_CHECKING:
+    from .modeling_linear_tree import LinearTreeModel  # noqa: F401
+
+__all__ = ["BonsaiConfig", "LinearTreeConfig", "ParabelConfig"]
+
+NODE_LOSSES = ("squared_hinge", "log")
+
+
+class LinearTreeConfig(XMTCConfig):
+    """Settings of a linear tree: how omikuji grows and trains it, how it is searched, and how large it has become.
+
+    Args:
+        vocab_size: Words of the tokenizer.
+        pad_token_id: Id of the padding token.
+        num_trees: Trees, whose scores are averaged.
+        num_clusters: Clusters that a node's labels are divided into.
+        balanced_clusters: Whether clusters have the same number of labels.
+        min_branch_size: Labels that a node needs to be divided further; with fewer its children are the labels.
+        max_depth: Levels of clusters at most.
+        node_loss: Loss of a node's classifier, ``squared_hinge`` or ``log``; it also decides how a margin becomes a probability.
+        node_cost: Weight C of the loss beside the regularization.
+        weight_threshold: Weights that are smaller are left out.
+        beam_width: Nodes of each level and tree whose children are scored; labels below others have score 0. None scores all labels.
+            omikuji's own search has 10, and leaves out all but the 10 best labels of a node too.
+        level_sizes: Nodes of each level and tree between roots and labels. Like ``num_weights`` the outcome of training.
+        num_weights: Weights of all nodes and labels.
+    """
+
+    left_out_of_files = ("beam_width",)
+
+    cornet_num_blocks: int = 0
+    vocab_size: int = 500_000
+    pad_token_id: int | None = 0
+    num_trees: int = 3
+    num_clusters: int = 2
+    balanced_clusters: bool = True
+    min_branch_size: int = 100
+    max_depth: int = 20
+    node_loss: str = "squared_hinge"
+    node_cost: float = 1.0
+    weight_threshold: float = 0.1
+    beam_width: int | None = None
+    level_sizes: list[list[int]] | None = None
+    num_weights: int = 0
+
+    def __post_init__(self, **kwargs: Any):
+        self.level_sizes = [list(sizes) for sizes in self.level_sizes or ()]
+        super().__post_init__(**kwargs)
+
+    @classmethod
+    def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "LinearTreeConfig":
+        """Settings that fit a word tokenizer: vocabulary and padding.
+
+        Args:
+            tokenizer: From `hf_xmtc.tokenization.train_word_tokenizer`, without CLS tokens.
+            settings: Further fields, which win over the tokenizer's.
+        """
+        return cls(**{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **settings})
+
+    def check(self) -> None:
+        super().check()
+        for field in ("vocab_size", "num_trees", "min_branch_size", "max_depth"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field}={getattr(self, field)}, but it must be at least 1.")
+        if self.node_loss not in NODE_LOSSES:
+            raise ValueError(f"node_loss={self.node_loss!r} is not one of {', '.join(NODE_LOSSES)}.")
+        if not 2 <= self.num_clusters <= self.min_branch_size:
+            raise ValueError(
+                f"num_clusters={self.num_clusters} with min_branch_size={self.min_branch_size}, but a node is divided into 2 clusters at "
+                "least, and needs a label for each. Raise min_branch_size."
+            )
+        if self.node_cost <= 0 or self.weight_threshold < 0:
+            raise ValueError(
+                f"node_cost={self.node_cost} and weight_threshold={self.weight_threshold}, but a cost is positive and a threshold not "
+                "negative."
+            )
+        if self.beam_width is not None and self.beam_width < 1:
+            raise ValueError(f"beam_width={self.beam_width}; a beam holds at least 1 node. None scores all labels.")
+
+    @property
+    def activation_elements_per_token(self) -> int:
+        """Numbers that scoring keeps per token, roughly; for the estimate of memory."""
+        return 0
+
+
+class ParabelConfig(LinearTreeConfig):
+    """Settings of `ParabelForXMTC`: balanced binary trees. Fields of `LinearTreeConfig`; the defaults are omikuji's."""
+
+    model_type = "parabel"
+
+
+class BonsaiConfig(LinearTreeConfig):
+    """Settings of `BonsaiForXMTC`: shallow trees of wide, unbalanced nodes.
+
+    Fields of `LinearTreeConfig`; 100 clusters of no fixed size and at most 3 levels, as omikuji imitates Bonsai.
+    """
+
+    model_type = "bonsai"
+
+    num_clusters: int = 100
+    balanced_clusters: bool = False
+    max_depth: int = 3

@@ -1,0 +1,382 @@
+"""Words of a document as TF-IDF (`TfIdf`), and the scores of all labels by linear trees (`LinearTreeHead`)."""
+
+import warnings
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import initialization as init
+
+from .cornet import CorNet
+from .label_block_loss import LabelMatrix
+from .label_head import BaseLabelHead, loss_divisor
+from .label_scorer import suitable_block_size
+from .label_topk import exact_topk
+from .tracing import is_traced
+
+__all__ = ["ABSENT", "LinearTreeHead", "TfIdf", "Trees", "WordValues"]
+
+# What stands for the scores 0 and 1, so that logits are finite.
+LOWEST, HIGHEST = 1e-30, 1 - 2**-24
+# The bias of a label that a tree does not have: its probability there is 0.
+ABSENT = -1e4
+
+
+class WordValues(NamedTuple):
+    """The different words of a batch of documents, by document.
+
+    Attributes:
+        documents: Row of the document, (W,).
+        words: Word id, (W,).
+        values: Its TF-IDF, (W,); those of a document have length 1.
+        counts: How often the document has it, (W,).
+        num_documents: Documents B, of which some may have no word.
+    """
+
+    documents: Tensor
+    words: Tensor
+    values: Tensor
+    counts: Tensor
+    num_documents: int
+
+    def to(self, device: str) -> "WordValues":
+        return WordValues(*(part.to(device) for part in self[:4]), self.num_documents)
+
+    def of_documents(self, start: int, stop: int) -> "WordValues":
+        """The words of some documents."""
+        first, last = torch.searchsorted(self.documents, torch.tensor([start, stop], device=self.documents.device)).tolist()
+        documents, words, values, counts = (part[first:last] for part in self[:4])
+        return WordValues(documents - start, words, values, counts, stop - start)
+
+
+class TfIdf(nn.Module):
+    """(1 + ln count) · idf of each word, divided by the length of the document's vector.
+
+    The same as scikit-learn's `TfidfVectorizer` with ``sublinear_tf=True``. A word with idf 0, such as the unknown one, has no effect.
+
+    Args:
+        num_words: Vocabulary V.
+        pad_token_id: Id of the padding token.
+    """
+
+    def __init__(self, num_words: int, pad_token_id: int | None):
+        super().__init__()
+        self.pad_token_id = pad_token_id
+        self.idf = nn.Parameter(torch.ones(num_words))
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """All words count alike."""
+        init.ones_(self.idf)
+
+    def mask(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """True at words, (B, T)."""
+        if attention_mask is not None:
+            return attention_mask.bool()
+        return torch.ones_like(input_ids).bool() if self.pad_token_id is None else input_ids != self.pad_token_id
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> WordValues:
+        """Words of a batch.
+
+        Args:
+            input_ids: Word ids, (B, T).
+            attention_mask: 1 at words, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
+        """
+        num_documents, num_words = input_ids.shape[0], len(self.idf)
+        rows = torch.arange(num_documents, device=input_ids.device)[:, None] * num_words
+        keys, counts = (rows + input_ids)[self.mask(input_ids, attention_mask)].unique(return_counts=True)
+        documents, words = keys // num_words, keys % num_words
+        values = (1 + counts.log()) * self.idf.float()[words]
+        squares = values.new_zeros(num_documents).index_add(0, documents, values.square())
+        lengths = squares.clamp(min=torch.finfo(squares.dtype).tiny).sqrt()
+        return WordValues(documents, words, values / lengths[documents], counts, num_documents)
+
+
+class Trees(NamedTuple):
+    """Trained trees as arrays. All roots are node 0; the others follow level by level, and on a level tree by tree.
+
+    Attributes:
+        level_sizes: Nodes of each level and tree below the roots, without the labels.
+        parents: Parent of each node but the root, (N,).
+        label_parents: Node above each label in each tree, (T, L).
+        offsets: Where the weights of each word begin, and where the last ones end, (V + 1,).
+        columns: What each weight belongs to, (n,): column i - 1 is node i, and column N + t · L + l is label l in tree t.
+        weights: The weights of all words, in the order of their columns, (n,).
+        bias: Of every column, (N + T · L,); `ABSENT` for a label that a tree does not have.
+    """
+
+    level_sizes: list[list[int]]
+    parents: Tensor
+    label_parents: Tensor
+    offsets: Tensor
+    columns: Tensor
+    weights: Tensor
+    bias: Tensor
+
+
+class LinearTreeHead(BaseLabelHead):
+    """Linear classifiers at the nodes of trees whose leaves are the labels (Parabel, Bonsai).
+
+    The margin of a node is its bias and the sum of its words' TF-IDF times their weights; its probability, given its parent's, is
+    exp(-max(0, 1 - margin)²) where the classifiers were trained with the squared hinge loss, and σ(margin) with the log loss. A label's
+    score is the product of the probabilities along its path, averaged over the trees.
+
+    An inverted index, which has for each word the nodes with a weight for it, gives all margins without a search.
+
+    Args:
+        num_words: Vocabulary V.
+        num_labels: Labels L.
+        num_trees: Trees T.
+        level_sizes: Nodes of each level and tree.
+        num_weights: Weights n.
+        node_loss: ``squared_hinge`` or ``log``.
+        beam_width: Nodes of each level and tree whose children are scored; the labels below others have score 0. None for all.
+        settings: As for `BaseLabelHead`.
+    """
+
+    def __init__(
+        self,
+        num_words: int,
+        num_labels: int,
+        num_trees: int,
+        level_sizes: list[list[int]],
+        num_weights: int,
+        node_loss: str,
+        beam_width: int | None = None,
+        **settings: Any,
+    ):
+        super().__init__(num_labels, **settings)
+        self.level_sizes, self.node_loss, self.beam_width = level_sizes, node_loss, beam_width
+        num_nodes = sum(map(sum, level_sizes))
+        self.weights = nn.Parameter(torch.zeros(num_weights))
+        self.bias = nn.Parameter(torch.zeros(num_nodes + num_trees * num_labels))
+        self.register_buffer("offsets", torch.zeros(num_words + 1, dtype=torch.int32))
+        self.register_buffer("columns", torch.zeros(num_weights, dtype=torch.int32))
+        self.register_buffer("parents", torch.zeros(num_nodes, dtype=torch.int32))
+        self.register_buffer("label_parents", torch.zeros(num_trees, num_labels, dtype=torch.int32))
+
+    @torch.no_grad()
+    def grow(self, trees: Trees) -> None:
+        """Take over trained trees."""
+        self.level_sizes = trees.level_sizes
+        for name, array in trees._asdict().items():
+            if name in ("weights", "bias"):
+                setattr(self, name, nn.Parameter(array.to(self.bias)))
+            elif name != "level_sizes":
+                setattr(self, name, array.to(self.bias.device, torch.int32))
+
+    def check_trees(self) -> None:
+        """Refuse trees that point to what is not there, which the product would read without looking.
+
+        Raises:
+            ValueError: If they do.
+        """
+        num_nodes, num_weights = len(self.parents), len(self.weights)
+        places = torch.arange(num_nodes, device=self.parents.device)
+        limits = {
+            "columns": len(self.bias),
+            "label_parents": num_nodes + 1,
+            "offsets": num_weights + 1,
+            "parents": places + 1,
+        }
+        for name, limit in limits.items():
+            wrong = (getattr(self, name) < 0) | (getattr(self, name) >= limit)
+            if wrong.any():
+                number = int(getattr(self, name)[wrong][0])
+                raise ValueError(
+                    f"damaged: {name} holds {number}, but there are {num_nodes} nodes and {len(self.bias)} columns"
+                )
+        if (self.offsets.diff() < 0).any() or int(self.offsets[-1]) != num_weights:
+            raise ValueError(f"damaged: the words do not have {num_weights} weights together")
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        for tensor in (self.weights, self.bias, self.offsets, self.columns, self.parents, self.label_parents):
+            init.zeros_(tensor)
+
+    # ---- scores ----------------------------------------------------------------------------------------------------------
+
+    def margins(self, words: WordValues) -> Tensor:
+        """Margins of all nodes and labels, (B, N + T · L)."""
+        bias, shape = self.bias.float(), (words.num_documents, len(self.bias))
+        has_product = bias.is_cpu and torch.backends.mkl.is_available()  # without gradients, and not in half precision
+        if has_product and not (torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or is_traced()):
+            return _product(words, bias, self.offsets, self.columns, self.weights.float())
+        which, entries = self._entries(words.words)
+        places = (words.documents * shape[1])[which] + self.columns[entries]
+        products = self.weights.float()[entries] * words.values[which]
+        return bias.repeat(shape[0]).index_add(0, places, products).view(shape)
+
+    def _entries(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        """The weights of some words: for each of them its place in ``words``, and in ``weights``."""
+        starts = self.offsets.long()[words]
+        counts = self.offsets.long()[words + 1] - starts
+        which = torch.arange(words.shape[0], device=words.device).repeat_interleave(counts)
+        within = torch.arange(which.shape[0], device=words.device) - (counts.cumsum(0) - counts)[which]
+        return which, starts[which] + within
+
+    def scores(self, words: WordValues) -> Tensor:
+        """Scores of all labels, (B, L)."""
+        log_probabilities = self._log_probabilities(self.margins(words))
+        num_nodes, (num_trees, num_labels) = len(self.parents), self.label_parents.shape
+        paths = self._paths(log_probabilities[:, :num_nodes])  # (B, 1 + N)
+        total = 0.0
+        for tree, parents in enumerate(self.label_parents):
+            start = num_nodes + tree * num_labels
+            of_tree = paths.index_select(1, parents).add_(log_probabilities[:, start : start + num_labels]).exp_()
+            total = total + of_tree
+        return total / num_trees
+
+    def _log_probabilities(self, margins: Tensor) -> Tensor:
+        if self.node_loss == "log":
+            return nn.functional.logsigmoid(margins)
+        return (margins - 1).clamp_(max=0).square_().neg_()
+
+    def _paths(self, log_probabilities: Tensor) -> Tensor:
+        """Sums from the root, whose column is the first, to each node, (B, 1 + N), of the nodes' log probabilities (B, N)."""
+        paths, start = log_probabilities.new_zeros(log_probabilities.shape[0], 1), 0
+        for sizes in self.level_sizes:
+            stop = start + sum(sizes)
+            level = log_probabilities[:, start:stop] + paths.index_select(1, self.parents[start:stop])
+            if self.beam_width is not None:
+                level = torch.cat([_best(part, self.beam_width) for part in level.split(sizes, dim=1)], dim=1)
+            paths, start = torch.cat([paths, level], dim=1), stop
+        return paths
+
+    def raw_logits(self, hidden: WordValues) -> Tensor:
+        """Logits of all labels, (B, L): those whose sigmoids are the scores."""
+        chunks = self._chunks(hidden.num_documents)
+        scores = [self.scores(hidden.of_documents(*chunk) if len(chunks) > 1 else hidden) for chunk in chunks]
+        scores = torch.cat(scores) if len(scores) > 1 else scores[0]
+        return scores.clamp(LOWEST, HIGHEST).logit().to(self.bias.dtype)
+
+    def _chunks(self, num_documents: int) -> list[tuple[int, int]]:
+        """First and last documents of each chunk; of an empty batch one of none."""
+        if is_traced():
+            return [(0, num_documents)]
+        size = suitable_block_size(len(self.bias), self.bias.device.type)
+        return [(start, min(start + size, num_documents)) for start in range(0, num_documents, size)] or [(0, 0)]
+
+    def raw_logits_of(self, hidden: WordValues, label_ids: Tensor) -> Tensor:
+        return self.raw_logits(hidden).gather(1, label_ids)
+
+    @torch.no_grad()
+    def topk_and_loss(
+        self,
+        hidden: WordValues,
+        k: int,
+        labels: Tensor | None = None,
+        reduction: str = "mean",
+        cornet: CorNet | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """As in the base class, a chunk of documents at a time, so that the logits of a large batch are never held together."""
+        chunks = self._chunks(hidden.num_documents)
+        if len(chunks) == 1:
+            return self._topk_and_loss(hidden, k, labels, reduction, cornet)
+        if labels is not None:
+            self._positives(labels, hidden.num_documents)  # refuses what is wrong with all of them
+        parts = []
+        for chunk in chunks:
+            of_chunk = None if labels is None else labels[slice(*chunk)]
+            parts.append(self._topk_and_loss(hidden.of_documents(*chunk), k, of_chunk, "sum", cornet))
+        scores, label_ids, losses = zip(*parts, strict=True)
+        divisor = loss_divisor(hidden.num_documents, self.num_labels, reduction)
+        return torch.cat(scores), torch.cat(label_ids), None if labels is None else torch.stack(losses).sum() / divisor
+
+    def _topk_and_loss(
+        self, hidden: WordValues, k: int, labels: Tensor | None, reduction: str, cornet: CorNet | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        logits, loss = self.logits_and_loss(hidden, labels, reduction, cornet)
+        logits, label_ids = exact_topk(logits, k)
+        return logits.sigmoid(), label_ids, loss
+
+    # ---- what speaks for a label -------------------------------------------------------------------------------------------
+
+    def word_contributions(self, words: WordValues, label_ids: Tensor) -> Tensor:
+        """What each word adds to the margins on a label's path, from below the root to the label, in the mean over the trees.
+
+        Args:
+            words: W words of B documents.
+            label_ids: Labels of each document, (B, S).
+
+        Returns:
+            (S, W).
+        """
+        num_nodes, (num_trees, num_labels) = len(self.parents), self.label_parents.shape
+        on_path = self.bias.new_zeros(*label_ids.shape, len(self.bias), dtype=torch.float32)  # (B, S, N + T · L)
+        for tree in range(num_trees):
+            on_path.scatter_(2, (num_nodes + tree * num_labels + label_ids)[:, :, None], 1 / num_trees)
+            nodes = self.label_parents[tree].long()[label_ids]
+            for _ in self.level_sizes:
+                column = (nodes - 1).clamp(min=0)[:, :, None]
+                on_path.scatter_add_(2, column, (nodes > 0).float()[:, :, None] / num_trees)
+                nodes = torch.where(nodes > 0, self.parents.long()[column[:, :, 0]], 0) if num_nodes else nodes
+        which, entries = self._entries(words.words)
+        products = self.weights.float()[entries] * words.values[which]
+        shares = on_path[words.documents[which], :, self.columns.long()[entries]]  # (E, S)
+        return on_path.new_zeros(len(words.words), label_ids.shape[1]).index_add(0, which, products[:, None] * shares).t()
+
+    # ---- the label space -------------------------------------------------------------------------------------------------
+
+    def matrices(self) -> dict[str, LabelMatrix]:
+        return {}
+
+    @property
+    def label_bias(self) -> nn.Parameter:
+        return self.bias  # of every node, and of every label in each tree
+
+    @torch.no_grad()
+    def resize_labels(self, old_ids: Tensor) -> None:
+        """Follow a change of the label space; new labels have score 0 until trees are trained with them."""
+        super().resize_labels(old_ids)
+        num_nodes, (num_trees, num_before), device = len(self.parents), self.label_parents.shape, self.bias.device
+        old_ids, num_labels = old_ids.to(device), len(old_ids)
+        new_ids, known = torch.full((num_before,), -1, device=device), old_ids >= 0
+        new_ids[old_ids[known]] = known.nonzero()[:, 0]
+        trees, labels = torch.arange(num_trees, device=device)[:, None], new_ids.expand(num_trees, -1)
+        of_labels = torch.where(labels < 0, -1, num_nodes + trees * num_labels + labels).flatten()
+        column_of = torch.cat([torch.arange(num_nodes, device=device), of_labels])  # -1 for what goes
+
+        words = torch.arange(len(self.offsets) - 1, device=device).repeat_interleave(self.offsets.diff())
+        columns = column_of[self.columns.long()]
+        order = (words * (num_nodes + num_trees * num_labels) + columns).argsort()
+        order = order[columns[order] >= 0]
+        bias = self.bias.new_full((num_nodes + num_trees * num_labels,), ABSENT)
+        bias[column_of[column_of >= 0]] = self.bias[column_of >= 0]
+        label_parents = self.label_parents.new_zeros(num_trees, num_labels)
+        label_parents[:, known] = self.label_parents[:, old_ids[known]]
+        counts = words[order].bincount(minlength=len(self.offsets) - 1)
+        offsets = nn.functional.pad(counts.cumsum(0), (1, 0))
+        self.grow(Trees(self.level_sizes, self.parents, label_parents, offsets, columns[order], self.weights[order], bias))
+
+    def silence(self, new: Tensor) -> bool:
+        return True  # `resize_labels` has
+
+
+def _product(words: WordValues, bias: Tensor, offsets: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
+    """The bias, and the words' values (B × V, sparse) times their weights (V × columns, sparse): MKL is 15 times as fast as ``index_add``."""
+    _be_silent_about_csr()
+    shape, num_words = (words.num_documents, len(bias)), len(offsets) - 1
+    rows = torch.searchsorted(words.documents, torch.arange(shape[0] + 1)).int()
+    values = torch.sparse_csr_tensor(rows, words.words.int(), words.values, (shape[0], num_words), check_invariants=False)
+    matrix = torch.sparse_csr_tensor(offsets, columns, weights, (num_words, shape[1]), check_invariants=False)
+    return torch.addmm(bias.expand(shape), values, matrix)
+
+
+@cache
+def _be_silent_about_csr() -> None:
+    """Let torch say to nobody, once, that its sparse matrices are in beta."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor(
+            torch.tensor([0, 0]), torch.tensor([]).long(), torch.tensor([]), (1, 1), check_invariants=False
+        )
+
+
+def _best(log_probabilities: Tensor, k: int) -> Tensor:
+    """The k best of each row, and minus infinity elsewhere."""
+    if log_probabilities.shape[1] <= k:
+        return log_probabilities
+    last = log_probabilities.topk(k, dim=1).values[:, -1:]
+    return log_probabilities.masked_fill(log_probabilities < last, float("-inf"))

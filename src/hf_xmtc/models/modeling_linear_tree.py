@@ -1,0 +1,147 @@
+"""`ParabelForXMTC` and `BonsaiForXMTC`: trees of linear classifiers on TF-IDF, trained by the library omikuji."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .configuration_linear_tree import BonsaiConfig, LinearTreeConfig, ParabelConfig
+from .linear_tree_head import LinearTreeHead, TfIdf, Trees
+from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
+from .word_encoders import check_word_tokenizer
+
+__all__ = ["BonsaiForXMTC", "LinearTreeModel", "ParabelForXMTC"]
+
+
+class LinearTreeModel(XMTCPreTrainedModel):
+    """Base of both families: TF-IDF of the words, and a `LinearTreeHead` that scores the labels from it.
+
+    A new model has trees without nodes; ``hf-xmtc train`` has omikuji train the real ones and calls `grow`. Scores are omikuji's.
+    """
+
+    config_class = LinearTreeConfig
+
+    is_trained_by_gradient = False
+
+    supports_gradient_checkpointing = False  # there are no layers
+
+    token_weight_kind = "margin"
+
+    def __init__(self, config: LinearTreeConfig):
+        super().__init__(config)
+        self.words = TfIdf(config.vocab_size, config.pad_token_id)
+        self.use_label_head(self._new_head())
+        self.post_init()
+
+    def _new_head(self) -> LinearTreeHead:
+        names = ("num_trees", "level_sizes", "num_weights", "node_loss", "beam_width")
+        sizes = {name: getattr(self.config, name) for name in names}
+        return LinearTreeHead(self.config.vocab_size, **sizes, **self.label_settings())
+
+    def grow(self, trees: Trees) -> None:
+        """Take over trained trees."""
+        self.label_head.grow(trees)
+        self.config.level_sizes, self.config.num_weights = trees.level_sizes, len(trees.weights)
+
+    def resize_trees(self, level_sizes: list[list[int]], num_weights: int) -> None:
+        """Make room for trees of another size, whose weights are then loaded."""
+        config = self.config
+        config.level_sizes, config.num_weights = level_sizes, num_weights
+        self.label_head = self._new_head().to(self.device)
+
+    def resize_family_labels(self, old_ids: Tensor) -> None:
+        self.config.num_weights = len(self.label_head.weights)
+
+    def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
+        """What each word adds to the margins on a label's path, in the mean over the trees; see `XMTCPreTrainedModel.token_weights`.
+
+        With the biases on the path they add up to the sum of its margins, which the loss of the nodes makes probabilities of.
+        """
+        self.label_head.check_label_ids("label_ids", label_ids)
+        words, labels = self.words(input_ids, attention_mask), label_ids.clamp(min=0)
+        of_words = self.label_head.word_contributions(words, labels) / words.counts  # (S, W)
+        keys, num_words = words.documents * len(self.words.idf) + words.words, len(self.words.idf)
+        rows = torch.arange(len(input_ids), device=input_ids.device)[:, None] * num_words
+        places = torch.searchsorted(keys, rows + input_ids)
+        read = self.words.mask(input_ids, attention_mask)
+        of_tokens = nn.functional.pad(of_words, (0, 1))[:, places.masked_fill(~read, len(keys))]  # (S, B, T)
+        return of_tokens.transpose(0, 1) * (label_ids >= 0)[:, :, None]
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        check_word_tokenizer(tokenizer, self.config.vocab_size, self.config.pad_token_id, type(self).__name__)
+
+    @classmethod
+    def from_pretrained(cls, *args, ignore_mismatched_sizes: bool = False, **kwargs):
+        """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`.
+
+        Raises:
+            ValueError: If ``ignore_mismatched_sizes`` is set: the labels are in the trees, which cannot start anew in part. If the
+                trees are damaged.
+        """
+        if ignore_mismatched_sizes:
+            raise ValueError(
+                f"ignore_mismatched_sizes=True, but the trees of {cls.__name__} hold its labels and cannot be opened with others. Open "
+                "it without, and call model.resize_labels(…), or train a new model."
+            )
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        try:
+            model.label_head.check_trees()
+        except ValueError as error:
+            raise ValueError(
+                f"The trees of {args[0] if args else 'this model'} are {error}. Fetch the model again."
+            ) from error
+        return loaded
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, TfIdf):
+            module.reset_parameters()
+        else:
+            super()._init_weights(module)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        top_k: int | None = None,
+        return_dict: bool | None = None,
+    ) -> XMTCOutput | tuple:
+        """Score the labels of a batch of documents.
+
+        Args:
+            input_ids: Word ids, (B, T).
+            attention_mask: 1 at words, 0 at padding, (B, T).
+            labels: Positive label ids (B, P) padded with -100, or a float multi-hot matrix (B, L).
+            top_k: Return scores and ids of the best labels instead of logits of all.
+            return_dict: False for a tuple.
+        """
+        output = self.compute_output(self.words(input_ids, attention_mask), labels, top_k)
+        return output if return_dict is not False else output.to_tuple()
+
+
+class ParabelForXMTC(LinearTreeModel):
+    """Three balanced binary trees over the labels, a linear classifier at every node.
+
+    Source: Parabel (Prabhu et al., 2018), as omikuji implements it: with one-vs-all classifiers of a leaf's labels, weights below 0.1
+    left out, and all labels scored instead of those that a beam of 10 reaches.
+    """
+
+    config_class = ParabelConfig
+
+
+class BonsaiForXMTC(LinearTreeModel):
+    """The same as `ParabelForXMTC` with shallow trees of up to 100 children a node, which need not be balanced.
+
+    Source: Bonsai (Khandagale et al., 2020), as omikuji imitates it: its labels are represented by the texts they occur in, the first of
+    the paper's three ways.
+    """
+
+    config_class = BonsaiConfig
+
+
+ParabelConfig.register_for_auto_class()
+BonsaiConfig.register_for_auto_class()
+ParabelForXMTC.register_for_auto_class("AutoModelForSequenceClassification")
+BonsaiForXMTC.register_for_auto_class("AutoModelForSequenceClassification")

@@ -1,0 +1,145 @@
+"""`ParabelForXMTC` and `BonsaiForXMTC`: scores by hand, the fast product, chunks, another label space, explanations."""
+
+import math
+
+import pytest
+import torch
+from transformers import pipeline
+
+from hf_xmtc import BonsaiConfig, ParabelConfig, ParabelForXMTC, train_word_tokenizer
+from hf_xmtc.models import linear_tree_head
+from hf_xmtc.models.linear_tree_head import Trees
+from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, make_batch
+
+LINEAR = [family for family in FAMILIES if family.name in ("parabel", "bonsai")]
+
+
+@pytest.fixture(params=LINEAR, ids=lambda family: family.name)
+def tree(request):
+    return request.param.build(label_names=list("abcde"))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("node_loss", ["squared_hinge", "log"])
+def test_a_score_is_the_product_along_the_path(node_loss):
+    # One tree: the root has a node above labels 0 and 1, and one above label 2. Word 2 has idf 2, word 3 idf 1.
+    model = ParabelForXMTC(ParabelConfig(vocab_size=4, num_labels=3, num_trees=1, node_loss=node_loss))
+    trees = Trees(
+        level_sizes=[[2]],
+        parents=torch.tensor([0, 0]),
+        label_parents=torch.tensor([[1, 1, 2]]),
+        offsets=torch.tensor([0, 0, 0, 2, 4]),
+        columns=torch.tensor([0, 2, 1, 3]),
+        weights=torch.tensor([1.5, 0.5, -1.0, 2.0]),
+        bias=torch.tensor([-0.5, 0.0, 0.1, 0.2, 0.3]),
+    )
+    model.grow(trees)
+    model.words.idf.copy_(torch.tensor([0.0, 0.0, 2.0, 1.0]))
+    scores = model(torch.tensor([[2, 3, 3, 0]])).logits.sigmoid()[0]
+    first, second = 2.0, 1 + math.log(2)  # word 3 occurs twice
+    first, second = first / math.hypot(first, second), second / math.hypot(first, second)
+    margins = [1.5 * first - 0.5, -second, 0.5 * first + 0.1, 2 * second + 0.2, 0.3]
+    probability = {
+        "squared_hinge": [math.exp(-(max(0, 1 - margin) ** 2)) for margin in margins],
+        "log": [1 / (1 + math.exp(-margin)) for margin in margins],
+    }[node_loss]
+    expected = [probability[0] * probability[2], probability[0] * probability[3], probability[1] * probability[4]]
+    assert scores.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_product_of_mkl_is_that_of_the_index(tree, monkeypatch):
+    batch = make_batch(tree, [SHORT, [], LONG, [0]])
+    with torch.no_grad():
+        fast = tree(**batch).logits
+        monkeypatch.setattr("torch.backends.mkl.is_available", lambda: False)
+        torch.testing.assert_close(tree(**batch).logits, fast)
+
+
+@torch.no_grad()
+def test_documents_are_scored_in_chunks_alike(tree, monkeypatch):
+    batch, labels = make_batch(tree, [SHORT, LONG, [], SHORT[:1]]), torch.tensor([[0], [3], [1], [-100]])
+    whole, best = tree(**batch, labels=labels), tree(**batch, labels=labels, top_k=2)
+    monkeypatch.setattr(linear_tree_head, "suitable_block_size", lambda *sizes: 3)
+    torch.testing.assert_close(tree(**batch, labels=labels).logits, whole.logits)
+    found = tree(**batch, labels=labels, top_k=2)
+    assert torch.equal(found.top_labels, best.top_labels)
+    for name in ("loss", "top_scores"):
+        torch.testing.assert_close(found[name], best[name])
+
+
+@torch.no_grad()
+def test_known_labels_keep_their_scores_wherever_they_move(tree, tmp_path):
+    batch = make_batch(tree, [SHORT, LONG])
+    before = tree(**batch).logits
+    tree.resize_labels(["new", "e", "b", "a"])
+    after = tree(**batch).logits
+    torch.testing.assert_close(after[:, 1:], before[:, [4, 1, 0]])
+    assert (after[:, 0] < -60).all()
+    tree.save_pretrained(tmp_path)
+    torch.testing.assert_close(type(tree).from_pretrained(tmp_path)(**batch).logits, after)
+
+
+@torch.no_grad()
+def test_words_add_up_to_the_margins_on_the_path(tree):
+    tokenizer_batch = make_batch(tree, [SHORT, LONG], left=True)
+    labels = torch.tensor([[3, 1, -100], [0, 2, 4]])
+    weights = tree.token_weights(tokenizer_batch["input_ids"], tokenizer_batch["attention_mask"], labels)
+    head = tree.label_head
+    margins = head.margins(tree.words(**tokenizer_batch)) - head.bias
+    for document, label, found in ((0, 3, weights[0, 0]), (1, 4, weights[1, 2])):
+        expected = 0.0
+        for number, parents in enumerate(head.label_parents.tolist()):
+            path, node = [len(head.parents) + number * NUM_LABELS + label], parents[label]
+            while node:
+                path.append(node - 1)
+                node = int(head.parents[node - 1])
+            expected += float(margins[document, path].sum()) / len(head.label_parents)
+        assert float(found.sum()) == pytest.approx(expected, abs=1e-5)
+    assert (weights[0, 2] == 0).all() and (weights[0, :, : len(LONG) - len(SHORT)] == 0).all()
+
+
+def test_a_repeated_word_has_its_share_at_each_place(tree):
+    weights = tree.token_weights(torch.tensor([[7, 9, 7]]), None, torch.tensor([[2]]))[0, 0]
+    assert weights[0] == weights[2] != weights[1]
+
+
+def test_a_tree_answers_and_explains_in_the_pipeline(tmp_path, modules_cache):
+    texts = ["play music", "edit text"]
+    tokenizer = train_word_tokenizer(texts)
+    model = ParabelForXMTC(ParabelConfig.for_tokenizer(tokenizer, label_names=["audio", "editing"], num_trees=1))
+    ids = tokenizer.get_vocab()
+    offsets = torch.zeros(len(tokenizer) + 1)
+    offsets[ids["music"] + 1 :] += 1
+    offsets[ids["edit"] + 1 :] += 1
+    columns = [0, 1] if ids["music"] < ids["edit"] else [1, 0]
+    trees = Trees([], torch.zeros(0), torch.zeros(1, 2), offsets, torch.tensor(columns), torch.ones(2), torch.zeros(2))
+    model.grow(trees)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    tagger = pipeline("text-classification", model=str(tmp_path), trust_remote_code=True)
+    assert [answer[0]["label"] for answer in tagger(texts)] == ["audio", "editing"]
+    explanation = tagger.explain("play music, play")
+    assert (explanation.label, explanation.kind) == ("audio", "margin")
+    assert [token.token for token in explanation.best_tokens(1)] == ["music"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"node_loss": "hinge"}, "node_loss='hinge' is not one of squared_hinge, log"),
+        ({"min_branch_size": 50}, "num_clusters=100 with min_branch_size=50"),
+        ({"beam_width": 0}, "beam_width=0; a beam holds at least 1 node"),
+        ({"num_trees": 0}, "num_trees=0, but it must be at least 1"),
+        ({"weight_threshold": -0.1}, "weight_threshold=-0.1"),
+    ],
+)
+def test_contradictory_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        BonsaiConfig(num_labels=2, **settings)
+
+
+def test_damaged_trees_are_refused(tree, tmp_path):
+    tree.label_head.columns[3] = 10_000
+    tree.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="The trees of .* are damaged: columns holds 10000, but there are"):
+        type(tree).from_pretrained(tmp_path)

@@ -1,0 +1,155 @@
+"""Trees that omikuji trains give the scores that omikuji gives."""
+
+import sys
+
+import numpy as np
+import omikuji
+import pytest
+import torch
+from datasets import Dataset
+
+from hf_xmtc import BonsaiConfig, BonsaiForXMTC, ParabelConfig, ParabelForXMTC
+from hf_xmtc.models.linear_tree_head import ABSENT
+from hf_xmtc.training import linear_trees
+from hf_xmtc.training.linear_trees import check_omikuji, train_linear_trees
+
+NUM_WORDS, NUM_LABELS, UNKNOWN = 60, 24, 1
+FAMILIES = {
+    "parabel": (ParabelForXMTC, ParabelConfig, {"num_clusters": 2}),
+    "bonsai": (BonsaiForXMTC, BonsaiConfig, {"num_clusters": 4}),
+}
+
+
+def documents(number: int, seed: int) -> Dataset:
+    """Each label has a word of its own, between others; every fifth document has no label and every seventh no word."""
+    draw = np.random.default_rng(seed)
+    rows = {"input_ids": [], "labels": []}
+    for row in range(number):
+        labels = sorted({int(label) for label in draw.integers(0, NUM_LABELS - 1, draw.integers(1, 4))})
+        words = [2 + label for label in labels] * 2 + draw.integers(1, NUM_WORDS, 8).tolist()
+        rows["labels"].append(labels if row % 5 else [])
+        rows["input_ids"].append(words if row % 7 else [])
+    return Dataset.from_dict(rows)
+
+
+def train(family: str, num_labels: int = NUM_LABELS, data: Dataset | None = None, **settings):
+    model_class, config_class, sizes = FAMILIES[family]
+    config = config_class(vocab_size=NUM_WORDS, num_labels=num_labels, **{**sizes, "min_branch_size": 4, **settings})
+    model = model_class(config).eval()
+    return model, train_linear_trees(model, documents(120, 0) if data is None else data, unread_ids=(0, UNKNOWN))
+
+
+def padded(rows: Dataset) -> dict[str, torch.Tensor]:
+    length = max(map(len, rows["input_ids"]))
+    ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in rows["input_ids"]])
+    return {"input_ids": ids, "attention_mask": (ids != 0).long()}
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    """Keeps the trees as omikuji has saved them."""
+
+    class Folder:
+        def __init__(self, prefix):
+            pass
+
+        def __enter__(self):
+            return str(tmp_path)
+
+        def __exit__(self, *error):
+            pass
+
+    monkeypatch.setattr(linear_trees.tempfile, "TemporaryDirectory", Folder)
+    return tmp_path / "trees"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("family", "node_loss", "beam_width"),
+    [
+        ("parabel", "squared_hinge", None),
+        ("parabel", "log", None),
+        ("bonsai", "squared_hinge", None),
+        ("bonsai", "log", None),
+        # omikuji scores no more labels of a leaf than the beam is wide, and of equal nodes it takes any: neither happens here.
+        ("parabel", "log", 4),
+    ],
+)
+def test_scores_are_those_of_omikuji(kept, family, node_loss, beam_width):
+    model, _ = train(family, node_loss=node_loss, beam_width=beam_width)
+    original, rows = omikuji.Model.load(str(kept)), documents(20, 1)
+    scores = model(**padded(rows)).logits.sigmoid()
+    assert model.config.level_sizes and model.config.num_weights == len(model.label_head.weights) > 0
+    for ids, row in zip(rows["input_ids"], scores, strict=True):
+        words = model.words(torch.tensor([ids], dtype=torch.long))
+        pairs = [(w, v) for w, v in zip(words.words.tolist(), words.values.tolist(), strict=True) if v > 0]
+        expected = np.zeros(NUM_LABELS)
+        for label, score in original.predict(pairs, beam_size=beam_width or 1000, top_k=NUM_LABELS):
+            expected[label] = score
+        assert np.abs(row.numpy() - expected).max() < 1e-5
+
+
+@torch.no_grad()
+def test_tf_idf_is_that_of_scikit_learn():
+    text = pytest.importorskip("sklearn.feature_extraction.text")
+    rows = documents(30, 2)
+    model, _ = train("bonsai", data=rows)
+    vectorizer = text.TfidfVectorizer(
+        token_pattern=r"\d+", sublinear_tf=True, vocabulary=[str(word) for word in range(NUM_WORDS)]
+    )
+    texts = [" ".join(str(word) for word in ids if word > UNKNOWN) for ids in rows["input_ids"]]
+    expected = vectorizer.fit_transform(texts).toarray()
+    words, found = model.words(**padded(rows)), np.zeros_like(expected)
+    found[words.documents, words.words] = words.values
+    assert np.abs(found - expected).max() < 1e-6
+
+
+@torch.no_grad()
+def test_a_label_without_documents_is_scored_and_never_predicted():
+    model, _ = train("parabel")  # no document has the last label
+    assert (model.label_head.bias.view(-1)[[NUM_LABELS * tree - 1 for tree in (0,)]] == ABSENT).all()
+    logits = model(**padded(documents(10, 1))).logits
+    assert logits.isfinite().all() and (logits[:, -1] < -60).all()
+    assert all(
+        sorted(set(row)) == sorted(row) for row in model(**padded(documents(10, 1)), top_k=NUM_LABELS).top_labels.tolist()
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("num_labels", [1, 2, 3, 5])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ac30_few_labels_that_look_alike_are_trained(family, num_labels):
+    same = Dataset.from_dict({"input_ids": [[2, 3]] * 6, "labels": [list(range(num_labels))] * 6})
+    model, _ = train(family, num_labels, same, min_branch_size=100, num_clusters=FAMILIES[family][2]["num_clusters"])
+    assert (model(**padded(same)).logits > 0).all()
+
+
+def test_a_wide_beam_changes_nothing_and_a_narrow_one_leaves_labels_out():
+    model, _ = train("parabel")
+    batch = padded(documents(10, 1))
+    with torch.no_grad():
+        exhaustive = model(**batch).logits
+        model.label_head.beam_width = 100
+        assert torch.equal(model(**batch).logits, exhaustive)
+        model.label_head.beam_width = 1
+        narrow = model(**batch).logits
+    assert (narrow <= exhaustive + 1e-4).all() and (narrow < exhaustive - 1).any()
+
+
+def test_costs_are_reported_and_data_without_words_refused():
+    _, costs = train("bonsai")
+    assert set(costs) == {"seconds", "documents_per_second", "parameters"}
+    with pytest.raises(ValueError, match="None of the 2 training documents has both a label and a word"):
+        train("bonsai", data=Dataset.from_dict({"input_ids": [[1], [2]], "labels": [[0], []]}))
+
+
+def test_a_failure_of_omikuji_shows_what_it_said(monkeypatch):
+    monkeypatch.setattr(linear_trees, "_omikuji_settings", lambda config: {"n_trees": -1})
+    with pytest.raises(RuntimeError, match=r"omikuji could not train the trees \(exit status 1\):[\s\S]*OverflowError"):
+        train("bonsai")
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "omikuji", None)
+    with pytest.raises(ImportError, match=r"trained by `omikuji`: pip install 'hf_xmtc\[tree\]'"):
+        check_omikuji()
