@@ -121,7 +121,7 @@ def test_a_foreign_folder_is_left_alone(train, tmp_path):
 # ---- data ----------------------------------------------------------------------------------------------------------------
 
 
-def test_ac20_data_without_labels_is_refused(train, tmp_path):
+def test_data_without_labels_is_refused(train, tmp_path):  # AC-20
     folder = tmp_path / "data"
     shutil.copytree(write_corpus(tmp_path / "whole"), folder)
     for split in ("train", "validation", "test"):

@@ -72,7 +72,7 @@ def gone_on(train, old, new_data, tmp_path_factory):
     return folder, train(folder, model=old, dataset=new_data, **OWN, **NO_STEP)
 
 
-def test_ac47_training_goes_on_with_other_labels_and_says_at_first_the_same_of_known_ones(gone_on, old):
+def test_training_goes_on_with_other_labels_and_says_at_first_the_same_of_known_ones(gone_on, old):  # AC-47
     folder, told = gone_on
     assert f"Starting from {old}: 4 of its 6 labels are kept, 2 are new and 2 dropped." in told
     assert "which lack 2 labels of the model, such as 'place'. To keep them" in told

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* labels? occurs? only in evalu
 ROWS = [("first", ["b", "a"]), ("second", ["c"]), ("third", [])]
 
 
-def test_ac14_label_order_is_the_same_in_every_process(write_folder, tmp_path):
+def test_label_order_is_the_same_in_every_process(write_folder, tmp_path):  # AC-14
     folder = write_folder(train=[(str(i), [f"é{i % 7}", f"B{i}", "a"]) for i in range(40)], test=[("x", ["ü", "ä"])])
     code = (
         "import sys, json, warnings; warnings.simplefilter('ignore')\n"
@@ -35,7 +35,7 @@ def test_ac14_label_order_is_the_same_in_every_process(write_folder, tmp_path):
     assert first[1][-2:] == ["ä", "ü"]
 
 
-def test_ac14_the_order_of_a_given_label_file_is_kept(write_folder, load, tmp_path):
+def test_the_order_of_a_given_label_file_is_kept(write_folder, load, tmp_path):  # AC-14
     folder = write_folder(train=ROWS)
     given = tmp_path / "order.json"
     given.write_text('["c", {"label": "never", "name": "Never"}, "a", {"label": "b", "name": "Bee", "parents": ["a"]}]')
@@ -72,7 +72,7 @@ def test_label_space_file_needs_a_file(write_folder, load):
         load(write_folder(train=ROWS), label_space="file")
 
 
-def test_ac15_labels_only_in_evaluation_data_get_ids_of_their_own_and_one_warning(write_folder, load):
+def test_labels_only_in_evaluation_data_get_ids_of_their_own_and_one_warning(write_folder, load):  # AC-15
     folder = write_folder(train=ROWS, validation=[("v", ["y", "a"])], test=[("t", ["a", "z"]), ("u", ["z"]), ("w", ["a"])])
     with pytest.warns(UserWarning, match="2 labels occur only in evaluation data.*1 in validation, 2 in test") as caught:
         dataset = load(folder)

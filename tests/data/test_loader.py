@@ -69,7 +69,7 @@ def test_other_columns_can_hold_text_and_labels(tmp_path, load):
     assert dataset["train"][:] == {"text": ["x"], "labels": [[0]]}
 
 
-def test_ac18_stored_labels_do_not_grow_with_documents_times_labels(tmp_path, load):
+def test_stored_labels_do_not_grow_with_documents_times_labels(tmp_path, load):  # AC-18
     generator = np.random.default_rng(0)
     names = [f"label{i}" for i in range(100_000)]
     rows = [[names[i] for i in generator.choice(100_000, 5, replace=False)] for _ in range(2_000)]

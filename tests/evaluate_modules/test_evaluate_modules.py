@@ -79,7 +79,7 @@ def package_env(**extra):
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))} | extra
 
 
-def test_ac26_loads_by_path_offline_in_a_fresh_process(tmp_path):
+def test_loads_by_path_offline_in_a_fresh_process(tmp_path):  # AC-26
     pytest.importorskip("evaluate")
     env = package_env(
         HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1", HF_EVALUATE_OFFLINE="1", HF_DATASETS_OFFLINE="1", TRANSFORMERS_OFFLINE="1"
@@ -94,7 +94,7 @@ def test_ac26_loads_by_path_offline_in_a_fresh_process(tmp_path):
         assert result["num_documents"] == 2
 
 
-def test_ac26_values_are_those_of_the_metrics(load):
+def test_values_are_those_of_the_metrics(load):  # AC-26
     assert load("xmtc_ranking").compute(predictions=PREDICTIONS, references=REFERENCES, ks=[1, 2]) == ranking_report(
         PREDICTIONS, REFERENCES, ks=[1, 2]
     )
@@ -112,13 +112,13 @@ def test_ac26_values_are_those_of_the_metrics(load):
 
 
 @pytest.mark.parametrize("name", KWARGS)
-def test_ac26_values_are_plain_numbers(load, name):
+def test_values_are_plain_numbers(load, name):  # AC-26
     for key, value in load(name).compute(predictions=PREDICTIONS, references=REFERENCES, **KWARGS[name]).items():
         assert type(value) is (int if key.startswith("num_") else float), key
 
 
 @pytest.mark.parametrize("name", KWARGS)
-def test_ac26_lists_tuples_and_arrays_give_the_same(load, name):
+def test_lists_tuples_and_arrays_give_the_same(load, name):  # AC-26
     expected = load(name).compute(predictions=PREDICTIONS, references=REFERENCES, **KWARGS[name])
     for predictions, references in (
         ([tuple(row) for row in PREDICTIONS], tuple(tuple(row) for row in REFERENCES)),
@@ -129,7 +129,7 @@ def test_ac26_lists_tuples_and_arrays_give_the_same(load, name):
 
 
 @pytest.mark.parametrize("name", KWARGS)
-def test_ac26_batches_give_the_same_as_one_call(load, name):
+def test_batches_give_the_same_as_one_call(load, name):  # AC-26
     metric = load(name)
     predictions, references = [[1], [2, 3], [0, 4, 2], [5, 1]], [[], [3], [0, 2], [1]]
     expected = metric.compute(predictions=predictions, references=references, **KWARGS[name])
@@ -142,7 +142,7 @@ def test_ac26_batches_give_the_same_as_one_call(load, name):
 
 
 @pytest.mark.parametrize("name", KWARGS)
-def test_ac26_a_mismatch_names_both_numbers_and_leaves_the_metric_usable(load, name):
+def test_a_mismatch_names_both_numbers_and_leaves_the_metric_usable(load, name):  # AC-26
     expected = load(name).compute(predictions=PREDICTIONS, references=REFERENCES, **KWARGS[name])
     with pytest.raises(ValueError, match=r"predictions \(2\) and references \(1\)"):
         load(name).compute(predictions=[[1], [2]], references=[[1]], **KWARGS[name])

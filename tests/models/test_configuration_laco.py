@@ -14,7 +14,7 @@ DOCUMENTS = BATCH * 12
 LABELS = torch.tensor([[0, 2, 3, 5], [1, -100, -100, -100], [1, 2, 4, -100], [-100] * 4] * 6)
 
 
-def test_d1_to_d18_defaults_are_those_of_the_specification():
+def test_defaults_are_those_of_the_specification():  # D1, D18
     config = LACOConfig(num_labels=6)
     decided = {
         "label_positions": "shared",  # D3, for any number of labels in any order

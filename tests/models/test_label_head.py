@@ -195,7 +195,7 @@ def test_autocast_changes_nothing_about_loss_gradients_and_best_labels(num_block
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 @pytest.mark.parametrize("num_blocks", [0, 2], ids=["plain", "cornet"])
 @pytest.mark.parametrize("name", LABEL_LOSSES)
-def test_ac29_half_precision_is_finite_by_blocks(name, num_blocks, dtype):
+def test_half_precision_is_finite_by_blocks(name, num_blocks, dtype):  # AC-29
     head, cornet = build_head(num_blocks, block_size=3, loss=name)
     best = head.topk(documents(), 1, cornet)[1]
     half = documents().to(dtype).requires_grad_()

@@ -1,4 +1,4 @@
-"""LACO: properties U1 to U9, U13 and U14 of its specification, its worked example L1 and L5, and its options."""
+"""LACO: what its scores depend on, what it refuses, its ablations, and worked examples."""
 
 import pytest
 import torch
@@ -59,7 +59,7 @@ def reordered(model: LACOForXMTC, order: torch.Tensor) -> None:
 
 
 @torch.no_grad()
-def test_u1_labels_in_another_order_permute_the_logits_and_leave_the_document_alone():
+def test_labels_in_another_order_permute_the_logits_and_leave_the_document_alone():  # U1
     model, order = build(), torch.tensor([3, 5, 0, 1, 4, 2])
     features, logits = features_of(model), model(**make_batch(model, BATCH)).logits
     assert features.abs().sum() > 0.1
@@ -70,7 +70,7 @@ def test_u1_labels_in_another_order_permute_the_logits_and_leave_the_document_al
 
 @torch.no_grad()
 @pytest.mark.parametrize("settings", [{"label_positions": "sequential"}, {"cross_attention_kernel": (10, 10)}])
-def test_u2_with_positions_in_a_row_or_a_kernel_over_labels_the_order_matters(settings):
+def test_with_positions_in_a_row_or_a_kernel_over_labels_the_order_matters(settings):  # U2
     model, order = build(**settings), torch.tensor([3, 5, 0, 1, 4, 2])
     model.cross_attention.conv.weight.normal_(std=0.1)
     features = features_of(model)
@@ -81,7 +81,7 @@ def test_u2_with_positions_in_a_row_or_a_kernel_over_labels_the_order_matters(se
 # ---- what the scores depend on -----------------------------------------------------------------------------------------------
 
 
-def test_u3_logits_do_not_depend_on_labels_or_on_what_is_asked_about_them():
+def test_logits_do_not_depend_on_labels_or_on_what_is_asked_about_them():  # U3
     model = build(auxiliary_task="both").train()
     batch = make_batch(model, BATCH)
     plain = model(**batch).logits
@@ -95,7 +95,7 @@ def test_u3_logits_do_not_depend_on_labels_or_on_what_is_asked_about_them():
 
 
 @torch.no_grad()
-def test_u4_weights_are_from_0_to_1_and_nothing_at_padding():
+def test_weights_are_from_0_to_1_and_nothing_at_padding():  # U4
     model = build()
     states = model.read_jointly(**make_batch(model, BATCH))
     found = model.attend(states)
@@ -117,7 +117,7 @@ def test_words_alone_are_weighed_where_that_is_asked_for():
 
 @torch.no_grad()
 @pytest.mark.parametrize("settings", [{}, {"reproduction": True}, {"joint_embedding": False}, {"cross_attention": False}])
-def test_u5_u6_scores_depend_on_neither_batch_nor_padding(settings):
+def test_scores_depend_on_neither_batch_nor_padding(settings):  # U5, U6
     model = build(**settings)
     alone = model(**make_batch(model, BATCH[:1])).logits
     for batch in (make_batch(model, BATCH), make_batch(model, BATCH[:1], length=model.max_input_tokens)):
@@ -156,7 +156,7 @@ def test_labels_share_one_position_behind_the_longest_text():
 # ---- lengths ------------------------------------------------------------------------------------------------------------------
 
 
-def test_ac06_labels_that_do_not_fit_are_refused_with_both_lengths():
+def test_labels_that_do_not_fit_are_refused_with_both_lengths():  # AC-06
     with pytest.raises(
         ValueError, match="need 63 positions with label_positions='sequential' and num_labels=60, but the backbone has 40"
     ):
@@ -166,7 +166,7 @@ def test_ac06_labels_that_do_not_fit_are_refused_with_both_lengths():
 
 
 @torch.no_grad()
-def test_ac06_u7_a_long_text_is_cut_and_no_label_is():
+def test_a_long_text_is_cut_and_no_label_is():  # AC-06, U7
     texts = ["one two three four five six seven eight nine ten " * 50]
     tokenizer = train_word_tokenizer(texts, num_cls_tokens=1, max_length=500)
     config = LACOConfig.for_tokenizer(
@@ -189,7 +189,7 @@ def test_ac06_u7_a_long_text_is_cut_and_no_label_is():
 
 
 @torch.no_grad()
-def test_ac05_labels_have_the_second_segment_where_there_is_one():
+def test_labels_have_the_second_segment_where_there_is_one():  # AC-05
     model = build()
     inputs = model._joint_inputs(model.read_jointly(**make_batch(model, BATCH)).words)
     assert inputs["token_type_ids"][0].tolist() == [0] * len(BATCH[1]) + [1] * 6 + [0]
@@ -207,7 +207,7 @@ def test_ac05_labels_have_the_second_segment_where_there_is_one():
         ("albert", {"embedding_size": 8}),
     ],
 )
-def test_ac05_backbones_with_one_segment_or_none_take_forward_and_backward(model_type, sizes):
+def test_backbones_with_one_segment_or_none_take_forward_and_backward(model_type, sizes):  # AC-05
     settings = {
         name: value
         for name, value in BACKBONE.items()
@@ -231,7 +231,7 @@ def test_a_backbone_that_cannot_be_told_where_labels_stand_is_refused():
 # ---- ablations and options ---------------------------------------------------------------------------------------------------
 
 
-def test_u8_ablations_leave_out_what_they_name():
+def test_ablations_leave_out_what_they_name():  # U8
     alone = build(joint_embedding=False, cross_attention=False)
     assert alone.label_embedding is None and alone.cross_attention is None
     assert build(cross_attention=False).cross_attention is None
@@ -279,7 +279,7 @@ def test_first_layers_of_an_encoder_are_its_first_layers(tmp_path):
 
 
 @torch.no_grad()
-def test_u17_states_of_a_document_are_the_same_whatever_the_labels_when_it_does_not_see_them():
+def test_states_of_a_document_are_the_same_whatever_the_labels_when_it_does_not_see_them():  # U17
     model = build(joint_attention="one_way")
     before = model.read_jointly(**make_batch(model, BATCH))
     model.label_embedding.weight.normal_()
@@ -296,7 +296,7 @@ def test_u17_states_of_a_document_are_the_same_whatever_the_labels_when_it_does_
 # ---- auxiliary tasks ----------------------------------------------------------------------------------------------------------
 
 
-def test_u13_without_a_task_the_loss_is_that_of_the_labels():
+def test_without_a_task_the_loss_is_that_of_the_labels():  # U13
     model = build(auxiliary_task="none").train()
     output = model(**make_batch(model, BATCH), labels=LABELS)
     expected = torch.nn.functional.binary_cross_entropy_with_logits(
@@ -307,7 +307,7 @@ def test_u13_without_a_task_the_loss_is_that_of_the_labels():
 
 
 @pytest.mark.parametrize("task", ["none", "plcp", "clcp", "both"])
-def test_u14_every_parameter_of_the_task_gets_a_gradient_and_moves(task):
+def test_every_parameter_of_the_task_gets_a_gradient_and_moves(task):  # U14
     model = build(auxiliary_task=task).train()
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -328,11 +328,11 @@ def test_u14_every_parameter_of_the_task_gets_a_gradient_and_moves(task):
         ({"auxiliary_task": "clcp", "clcp_weight": 5.0}, (2.0, 5.0)),
     ],
 )
-def test_l5_weights_of_the_auxiliary_losses(settings, weights):
+def test_weights_of_the_auxiliary_losses(settings, weights):  # L5
     assert build(**settings).config.auxiliary_weights == pytest.approx(weights)
 
 
-def test_l5_equation_7_adds_the_parts_with_their_weights(monkeypatch):
+def test_equation_7_adds_the_parts_with_their_weights(monkeypatch):  # L5
     from hf_xmtc.models import modeling_laco
 
     monkeypatch.setattr(modeling_laco, "plcp_loss", lambda logits, pairs: torch.tensor(0.8))

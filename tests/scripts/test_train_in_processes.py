@@ -91,7 +91,7 @@ def assert_same_model(first: Path, second: Path) -> None:
     assert measured[0]["test"] == pytest.approx(measured[1]["test"], abs=1e-6)
 
 
-def test_ac35_accelerate_launch_runs_the_script(alone):
+def test_accelerate_launch_runs_the_script(alone):  # AC-35
     assert json.loads((alone / "metrics.json").read_text())["train"]["steps"] == 2
 
 
@@ -102,7 +102,7 @@ def test_two_processes_train_the_model_that_one_trains(alone, joined):
     assert [cost["steps"] for cost in costs] == [2, 2]
 
 
-def test_ac25_two_processes_measure_what_one_measures(joined, place, tmp_path):
+def test_two_processes_measure_what_one_measures(joined, place, tmp_path):  # AC-25
     # The folder was evaluated by two processes: 7 documents in batches of 3.
     rows = pq.read_table(joined / "predictions" / "test.parquet").to_pylist()
     assert [row["row"] for row in rows] == list(range(7))

@@ -114,7 +114,7 @@ def test_an_empty_document_has_only_the_cls_tokens():
     assert tokenizer(" ?! ")["input_ids"] == cls_token_ids(tokenizer)
 
 
-def test_ac04_ids_are_the_same_after_a_reload(tmp_path):
+def test_ids_are_the_same_after_a_reload(tmp_path):  # AC-04
     tokenizer = train_word_tokenizer(DOCUMENTS, num_cls_tokens=4, max_length=9)
     tokenizer.save_pretrained(tmp_path)
     reopened = AutoTokenizer.from_pretrained(tmp_path)
@@ -124,7 +124,7 @@ def test_ac04_ids_are_the_same_after_a_reload(tmp_path):
     assert (reopened.model_max_length, reopened.padding_side, len(reopened)) == (9, "right", len(tokenizer))
 
 
-def test_ac34_the_limit_is_saved_and_long_texts_are_cut_to_it(tmp_path):
+def test_the_limit_is_saved_and_long_texts_are_cut_to_it(tmp_path):  # AC-34
     train_word_tokenizer(DOCUMENTS, num_cls_tokens=3, max_length=12).save_pretrained(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     batch = tokenizer(["bread " * 5000, "oven"], truncation=True, padding=True)
@@ -174,7 +174,7 @@ def test_texts_that_are_no_texts_are_refused():
         train_word_tokenizer(["", "?!"])
 
 
-def test_ac64_a_lone_surrogate_is_in_no_word_and_stops_nobody():
+def test_a_lone_surrogate_is_in_no_word_and_stops_nobody():  # AC-64
     assert vocabulary_of(train_word_tokenizer(["hello\ud800world a"])) == vocabulary_of(
         train_word_tokenizer(["hello world a"])
     )

@@ -59,7 +59,7 @@ def test_the_norm_that_is_clipped_was_above_the_limit(folder):
 
 
 @pytest.mark.parametrize("name", RESUMED)
-def test_ac21_a_resumed_run_equals_an_uninterrupted_one(folder, name):
+def test_a_resumed_run_equals_an_uninterrupted_one(folder, name):  # AC-21
     for rank in range(2):
         differences = torch.load(folder / f"{name}, resumed" / f"{rank}.pt", weights_only=True)
         assert max(differences.values()) <= 1e-6, differences

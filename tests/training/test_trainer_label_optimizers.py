@@ -149,7 +149,7 @@ def test_weights_decay_and_biases_do_not(make_trainer, make_model):
 
 
 @ALL_OPTIONS
-def test_ac21_a_resumed_run_equals_an_uninterrupted_one(corpus, make_trainer, settings):
+def test_a_resumed_run_equals_an_uninterrupted_one(corpus, make_trainer, settings):  # AC-21
     settings = {"train_dataset": corpus["train"].select(range(8)), **EIGHT, **EVERY_THREE_STEPS, **settings}
     whole = make_trainer("whole", **settings)
     whole.train()
