@@ -7,14 +7,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from small_runs import TEXT_FILES
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xmtc import load_xmtc_dataset
 from hf_xmtc.commands import data_loading
 from hf_xmtc.hub.verify import check_model_folder
 from small_corpus import make_documents, write_corpus, write_split
-
-TEXT_FILES = (".json", ".md", ".py", ".txt")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from safetensors.torch import load_file
+from small_runs import Interrupted, power_cut
 from transformers import TrainerCallback
 
 import hf_xmtc.commands.train as command
@@ -44,14 +45,6 @@ def stop_in_training(monkeypatch):
         monkeypatch.setattr(command, "XMTCTrainer", XMTCTrainer if step is None else Calling)
 
     return at
-
-
-class Interrupted(Exception):
-    """Stands for the power cut."""
-
-
-def power_cut(*args, **kwargs):
-    raise Interrupted
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train_models import TINY_WORD_FAMILIES
-from test_train_resuming import Interrupted, power_cut
+from small_runs import TINY_WORD_FAMILIES, Interrupted, power_cut
 from transformers import AutoModel, pipeline
 
 from hf_xmtc import BertXMLForXMTC

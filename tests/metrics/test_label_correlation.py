@@ -31,7 +31,7 @@ def random_sets(seed, num_documents=60, num_labels=15, share=0.15):
     return [np.flatnonzero(row).tolist() for row in cells]
 
 
-def test_an_example_by_hand():  # L7
+def test_an_example_by_hand():
     positives, predicted = [[0, 1], [0, 1], [0], [1]], [[0, 1], [0], [0], [1]]
     assert label_dependency_kl(predicted, positives, num_labels=2) == pytest.approx(0.653886, abs=1e-6)
     dependency = label_dependency(predicted, positives, num_labels=2)

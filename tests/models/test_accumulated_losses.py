@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from models.families import FAMILIES, LONG, SHORT, make_batch, models_with_loss
-from models.test_modeling_laco import build
+from models.tiny_laco import build
 
 DOCUMENTS = [SHORT, LONG, [9], LONG[3:], SHORT[::-1], LONG[:5], [30, 31], LONG[::-1]]
 # Of different sizes, and none.

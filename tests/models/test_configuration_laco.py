@@ -7,32 +7,32 @@ import torch
 
 from hf_xmtc import LACOConfig, LACOForXMTC, SeqTagConfig
 from models.families import make_batch
-from models.test_modeling_laco import BATCH, build
+from models.tiny_laco import BATCH, build
 
 # Enough documents for rare draws to differ: of three labels, of one, of none.
 DOCUMENTS = BATCH * 12
 LABELS = torch.tensor([[0, 2, 3, 5], [1, -100, -100, -100], [1, 2, 4, -100], [-100] * 4] * 6)
 
 
-def test_defaults_are_those_of_the_specification():  # D1, D18
+def test_defaults_are_those_of_the_specification():
     config = LACOConfig(num_labels=6)
     decided = {
         "label_positions": "shared",  # D3, for any number of labels in any order
-        "cross_attention_similarity": "cosine",  # D5
-        "cross_attention_values": "normalized",  # D6
+        "cross_attention_similarity": "cosine",
+        "cross_attention_values": "normalized",
         "cross_attention_kernel": [11, 1],  # D7, r = 5
         "cross_attention_channels": 64,
-        "cross_attention_tokens": "all",  # D9
-        "loss_reduction": "sum_labels",  # D10
-        "auxiliary_sampling": "visit",  # D11, D13
+        "cross_attention_tokens": "all",
+        "loss_reduction": "sum_labels",
+        "auxiliary_sampling": "visit",
         "plcp_pairs": "one_to_two",
         "plcp_single_label": "masked",
-        "auxiliary_units": 1,  # D12, D14
+        "auxiliary_units": 1,
         "clcp_given": "one",
         "clcp_head": "transformed",
-        "plcp_weight": 2.0,  # D15
+        "plcp_weight": 2.0,
         "clcp_weight": 10.0,
-        "decision_threshold": 0.5,  # D18
+        "decision_threshold": 0.5,
         "classifier_token": "pooler",
         "classifier_dropout": 0.1,
         "auxiliary_task": "none",

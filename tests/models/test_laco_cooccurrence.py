@@ -36,7 +36,7 @@ def test_numbers_are_uniform_and_those_of_places_and_streams_independent():
 
 
 @pytest.mark.parametrize("num_labels", [8, 54])
-def test_a_third_of_the_pairs_is_related_and_negatives_have_one_label_of_the_document(num_labels):  # U10
+def test_a_third_of_the_pairs_is_related_and_negatives_have_one_label_of_the_document(num_labels):
     labels = torch.tensor([1, 4, 6])
     pairs = draw_pairs(documents(6, 1, 4), num_labels, SEEDS)
     assert pairs.valid.all() and pairs.related.float().mean().item() == pytest.approx(1 / 3, abs=1e-6)
@@ -57,7 +57,7 @@ def test_a_third_of_the_pairs_is_related_and_negatives_have_one_label_of_the_doc
     assert flipped == pytest.approx(0.5, abs=0.015)
 
 
-def test_documents_without_a_pair_get_none():  # U10
+def test_documents_without_a_pair_get_none():
     head = PairHead(4)
     states = torch.randn(DRAWS, 6, 4)
     one = draw_pairs(documents(2), 6, SEEDS)
@@ -89,7 +89,7 @@ def test_the_single_pair_of_the_authors_is_related_in_a_third_of_the_draws():
     ("count", "sizes"),
     [("one", {1: 1.0}), ("uniform", {1: 1 / 3, 2: 1 / 3, 3: 1 / 3}), ("bernoulli", {1: 5 / 16, 2: 6 / 16, 3: 5 / 16})],
 )
-def test_given_labels_are_some_of_the_document(count, sizes):  # U11
+def test_given_labels_are_some_of_the_document(count, sizes):
     given = draw_given(documents(1, 3, 5, 7), 9, SEEDS, count)
     assert not given[:, [0, 2, 4, 6, 8]].any()
     found = given.sum(dim=1)
@@ -101,14 +101,14 @@ def test_given_labels_are_some_of_the_document(count, sizes):  # U11
 
 
 @pytest.mark.parametrize("count", ["one", "uniform", "bernoulli"])
-def test_of_one_label_that_one_is_given_and_of_none_nothing(count):  # U11
+def test_of_one_label_that_one_is_given_and_of_none_nothing(count):
     assert draw_given(documents(3), 5, SEEDS, count)[:, 3].all()
     assert not draw_given(documents(), 5, SEEDS, count).any()
     two = draw_given(documents(0, 1), 2, SEEDS, count)
     assert (two.sum(dim=1) == 1).all()
 
 
-def test_draws_follow_from_seed_epoch_and_document_alone():  # U12
+def test_draws_follow_from_seed_epoch_and_document_alone():
     labels = torch.tensor([[0, 2, 5, -100], [1, 4, -100, -100], [0, 1, 2, 3]])
     ids = torch.tensor([10, 11, 12])
     together = draw_pairs(labels, 8, mix_seeds(ids, 0)), draw_given(labels, 8, mix_seeds(ids, 0), "uniform")
@@ -124,7 +124,7 @@ def test_draws_follow_from_seed_epoch_and_document_alone():  # U12
     assert (epochs[0] != epochs[1]).any(dim=(1, 2)).float().mean() > 0.9
 
 
-def test_the_worked_example_of_plcp():  # L2
+def test_the_worked_example_of_plcp():
     def pairs(related: bool) -> LabelPairs:
         return LabelPairs(torch.zeros(1, 1, 2, dtype=torch.long), torch.tensor([[related]]), torch.tensor([[True]]))
 
@@ -140,7 +140,7 @@ def test_the_worked_example_of_plcp():  # L2
             assert plcp_loss(logits, pairs(True)).item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_worked_example_of_clcp():  # L3
+def test_the_worked_example_of_clcp():
     positive = mark_positives(torch.tensor([[0, 2]]), 4)
     given = torch.tensor([[False, False, True, False]])
     logits = torch.tensor([[[1.0], [-1.0], [50.0], [0.0]]])
@@ -155,7 +155,7 @@ def test_the_worked_example_of_clcp():  # L3
     assert mean[0, :, 0].tolist() == pytest.approx([11.5] * 4)  # 1 * 1.5 + 10 * 1
 
 
-def test_the_loss_ignores_what_is_given_and_documents_without_labels():  # U11
+def test_the_loss_ignores_what_is_given_and_documents_without_labels():
     positive = mark_positives(torch.tensor([[0, 2], [-100, -100], [1, -100]]), 4)
     given = torch.tensor([[False, False, True, False], [False] * 4, [False, True, False, False]])
     logits = torch.randn(3, 4, 1, generator=torch.Generator().manual_seed(0))

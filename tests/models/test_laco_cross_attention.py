@@ -9,7 +9,7 @@ from hf_xmtc.models.laco_cross_attention import CrossAttention
 
 
 @torch.no_grad()
-def test_the_worked_example_of_the_cross_attention():  # L1
+def test_the_worked_example_of_the_cross_attention():
     attention = CrossAttention((1, 1), 1)
     attention.conv.weight.fill_(1.0)
     attention.conv.bias.zero_()
@@ -33,7 +33,7 @@ def test_the_worked_example_of_the_cross_attention():  # L1
 
 
 @torch.no_grad()
-def test_an_even_kernel_reaches_one_further_behind_than_before():  # U9
+def test_an_even_kernel_reaches_one_further_behind_than_before():
     attention = CrossAttention((10, 1), 1, similarity="dot")
     attention.conv.weight.fill_(1.0)
     attention.conv.bias.zero_()
@@ -44,7 +44,7 @@ def test_an_even_kernel_reaches_one_further_behind_than_before():  # U9
 
 
 @torch.no_grad()
-def test_an_even_kernel_reaches_one_label_further_behind_than_before():  # U9
+def test_an_even_kernel_reaches_one_label_further_behind_than_before():
     attention = CrossAttention((1, 10), 1, similarity="dot")
     nn.init.ones_(attention.conv.weight), nn.init.zeros_(attention.conv.bias)
     # One token; the label at place 10 alone is near it. The largest over labels hides where, so the map itself is asked.

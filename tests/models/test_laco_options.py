@@ -10,10 +10,10 @@ from hf_xmtc.models.label_losses import mark_positives
 from hf_xmtc.models.laco_cooccurrence import ConditionalHead, PairHead, clcp_loss, draw_pairs
 from hf_xmtc.models.modeling_xmtc import XMTCOutput
 from models.families import make_batch
-from models.test_modeling_laco import BACKBONE, BATCH, build
+from models.tiny_laco import BACKBONE, BATCH, build
 
 
-def test_a_label_at_the_threshold_is_not_in_the_set():  # U19
+def test_a_label_at_the_threshold_is_not_in_the_set():
     model = build()
     output = XMTCOutput(top_scores=torch.tensor([[0.5000001, 0.5, 0.4]]), top_labels=torch.tensor([[2, 0, 1]]))
     assert model.in_predicted_set(output).tolist() == [[True, False, False]]
@@ -23,7 +23,7 @@ def test_a_label_at_the_threshold_is_not_in_the_set():  # U19
     assert model.in_predicted_set(padded).tolist() == [[True, False]]
 
 
-def test_one_pair_per_document_is_related_about_as_often_as_in_the_authors_data():  # L4
+def test_one_pair_per_document_is_related_about_as_often_as_in_the_authors_data():
     # Theirs: three related pairs beside what is left of six draws from 153 unrelated ones when repeated ones are merged, 0.337.
     distinct = 153 * (1 - (152 / 153) ** 6)
     assert 3 / (3 + distinct) == pytest.approx(0.337, abs=5e-4)

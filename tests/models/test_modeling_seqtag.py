@@ -7,7 +7,7 @@ from transformers import BertConfig
 from hf_xmtc import SeqTagConfig, SeqTagForXMTC, XMTCPipeline, XMTCTrainingArguments, train_word_tokenizer
 from hf_xmtc.training.option_refusals import refuse_unusable_with_model
 from models.families import make_batch
-from models.test_modeling_laco import BACKBONE, BATCH, LABELS
+from models.tiny_laco import BACKBONE, BATCH, LABELS
 
 
 def build(dropout: float = 0.0, **settings) -> SeqTagForXMTC:
@@ -26,7 +26,7 @@ def drawn_apart() -> SeqTagForXMTC:
 
 
 @torch.no_grad()
-def test_the_predicted_set_is_the_best_sequence_and_scores_are_marginals():  # U15
+def test_the_predicted_set_is_the_best_sequence_and_scores_are_marginals():
     torch.manual_seed(1)
     model, head = drawn_apart(), drawn_apart().label_head
     batch = {"input_ids": torch.randint(5, 35, (60, 9))}

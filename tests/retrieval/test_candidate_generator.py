@@ -58,7 +58,7 @@ def test_a_text_that_shares_no_word_gets_frequent_labels_and_no_votes_to_speak_o
     assert 0.2 < generator.candidates(NEW, 6)[1].max() <= 1.0
 
 
-def test_a_training_text_does_not_vote_for_itself():  # U16
+def test_a_training_text_does_not_vote_for_itself():
     texts, labels = ["a b c", "a b c", "x y z"], [[0], [1], [2]]
     generator = CandidateGenerator.fit(texts, labels, num_labels=3, num_neighbors=1, min_document_frequency=1)
     assert generator.candidates(texts, 1)[0][2].tolist() == [2]

@@ -74,7 +74,7 @@ def drawn(small, tmp_path, monkeypatch):
     return train
 
 
-def test_workers_and_batches_change_no_draw_and_epochs_and_seeds_do(drawn):  # U12
+def test_workers_and_batches_change_no_draw_and_epochs_and_seeds_do(drawn):
     epochs, trainer = drawn()
     assert [len(epoch) for epoch in epochs] == [24, 24]  # a number of its own for every document
     assert not set(epochs[0]) & set(epochs[1])

@@ -83,7 +83,7 @@ def test_every_parameter_is_trained_once_by_its_rate_and_heads_by_the_full_one(t
     assert not torch.equal(named["cross_attention.conv.weight"], before)
 
 
-def test_frozen_heads_stay_as_they_start_and_all_below_them_learns(tmp_path):  # D16
+def test_frozen_heads_stay_as_they_start_and_all_below_them_learns(tmp_path):
     model = model_on("bert", num_hidden_layers=2)
     freeze_heads(model)
     args = XMTCTrainingArguments(output_dir=str(tmp_path), learning_rate=0.1, layer_learning_rate_decay=0.8)
@@ -97,7 +97,7 @@ def test_frozen_heads_stay_as_they_start_and_all_below_them_learns(tmp_path):  #
     assert {"cross_attention.conv.weight", "label_head.output.weight", "label_head.output.bias"} <= set(before) - moved
 
 
-def test_a_trainer_leaves_frozen_heads_alone(make_trainer, corpus, tokenizer):  # D16
+def test_a_trainer_leaves_frozen_heads_alone(make_trainer, corpus, tokenizer):
     backbone = {"model_type": "bert", "num_hidden_layers": 1, **SIZES, "vocab_size": len(tokenizer)}
     names = label_info_of(corpus).names
     model = BertXMLForXMTC(BertXMLConfig(label_names=names, num_cls_tokens=2, cornet_num_blocks=0, backbone_config=backbone))

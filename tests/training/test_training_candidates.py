@@ -87,7 +87,7 @@ def candidate_trainer(corpus, tmp_path):
     return make
 
 
-def test_in_evaluation_the_model_gets_the_columns_candidates_and_no_positives_beside(candidate_trainer):  # U16
+def test_in_evaluation_the_model_gets_the_columns_candidates_and_no_positives_beside(candidate_trainer):
     trainer = candidate_trainer()
     rows = trainer.eval_dataset
     missed = [set(truth) - set(ids) for truth, ids in zip(rows["labels"][:], rows[CANDIDATES][:], strict=True)]
