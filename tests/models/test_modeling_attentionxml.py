@@ -71,11 +71,10 @@ def test_sizes_for_large_data_sets_are_the_authors():
 
 
 @torch.no_grad()
-def test_a_document_of_one_token_scores_all_labels_alike_and_gives_the_lowest_ids():
+def test_a_document_of_one_token_scores_all_labels_alike():
     golden, settings = load_golden("attentionxml")
-    output = authors_model(golden, settings)(torch.tensor([[7, 0, 0]]), top_k=3)
-    assert output.top_labels.tolist() == [[0, 1, 2]]
-    assert output.top_scores.unique().numel() == 1
+    logits = authors_model(golden, settings)(torch.tensor([[7, 0, 0]])).logits
+    torch.testing.assert_close(logits, logits[:, :1].expand(-1, 23))  # equal but for the order of float sums
 
 
 @torch.no_grad()
