@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from forked_python import run_python
 from hf_xmtc import __version__, cli
 
 
@@ -73,7 +74,7 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
 
 def test_a_missing_extra_gives_the_command_that_installs_it():
     code = "import sys\nsys.modules['datasets'] = None\nfrom hf_xmtc.cli import main\nmain(['train', '--max_steps', '1'])\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = run_python(code)
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1] == "`hf-xmtc train` needs `datasets`: pip install 'hf_xmtc[train]'"
 

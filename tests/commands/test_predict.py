@@ -1,7 +1,5 @@
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import datasets
@@ -20,6 +18,7 @@ from transformers import (
     pipeline,
 )
 
+from forked_python import run_python
 from hf_xmtc.commands import predict
 from hf_xmtc.commands.predict import main, predict_texts
 
@@ -333,8 +332,7 @@ def test_an_interruption_by_the_user_says_how_to_go_on(settings, capsys, monkeyp
 def test_the_script_works_from_a_pipe(settings, texts):
     script = Path(__file__).parents[2] / "scripts" / "predict.py"
     options = ["--model", settings["model"], "--input", "-", "--input_format", "txt", "--output", settings["output"]]
-    command = [sys.executable, str(script), *options, "--device", "cpu", "--num_threads", "1"]
-    done = subprocess.run(command, input=texts.read_bytes(), capture_output=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert b"7 documents in" in done.stdout
+    done = run_python(script, *options, "--device", "cpu", "--num_threads", "1", stdin=texts.read_text(encoding="utf-8"))
+    assert done.returncode == 0, done.stderr
+    assert "7 documents in" in done.stdout
     assert len(rows_of(settings["output"])) == 7

@@ -2,15 +2,12 @@
 
 import doctest
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import hf_xmtc
+from forked_python import run_python
 from hf_xmtc.evaluate_modules import available_modules, module_path
 from hf_xmtc.metrics import inverse_propensity, psndcg_at_k, psp_at_k, ranking_report, set_report
 
@@ -70,22 +67,13 @@ def test_finding_a_module_imports_neither_evaluate_nor_datasets():
         "import sys; from hf_xmtc.evaluate_modules import module_path; module_path('xmtc_set'); "
         "print('evaluate' in sys.modules, 'datasets' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=package_env())
-    assert done.stdout.split() == ["False", "False"]
-
-
-def package_env(**extra):
-    source = str(Path(hf_xmtc.__file__).parents[1])
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))} | extra
+    assert run_python(code).stdout.split() == ["False", "False"]
 
 
 def test_loads_by_path_offline_in_a_fresh_process(tmp_path):  # AC-26
     pytest.importorskip("evaluate")
-    env = package_env(
-        HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1", HF_EVALUATE_OFFLINE="1", HF_DATASETS_OFFLINE="1", TRANSFORMERS_OFFLINE="1"
-    )
-    arguments = [sys.executable, "-c", OFFLINE_SCRIPT, json.dumps(KWARGS)]
-    done = subprocess.run(arguments, capture_output=True, text=True, env=env, timeout=60)
+    offline = dict.fromkeys(("HF_HUB_OFFLINE", "HF_EVALUATE_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"), "1")
+    done = run_python(OFFLINE_SCRIPT, json.dumps(KWARGS), environment={"HF_HOME": str(tmp_path), **offline})
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout.splitlines()[-1])
     for name in KWARGS:

@@ -5,6 +5,7 @@ import sys
 import pytest
 from transformers import AutoTokenizer
 
+from forked_python import run_python
 from hf_xmtc.tokenization import cls_token_ids, train_word_tokenizer
 
 DOCUMENTS = ["The bread rises", "the oven, the bread", "an oven", ""]
@@ -140,11 +141,10 @@ def test_files_do_not_depend_on_the_hash_seed(tmp_path):
         "texts = [' '.join(f'w{i * j % 97}' for j in range(9)) for i in range(60)]\n"
         "t(texts, num_cls_tokens=3, frequent_first={f'w{i}' for i in range(0, 97, 2)}).save_pretrained(sys.argv[1])"
     )
-    files = []
-    for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        subprocess.run([sys.executable, "-c", script, str(tmp_path / seed)], env=environment, check=True)
-        files.append({file.name: file.read_bytes() for file in (tmp_path / seed).iterdir()})
+    run_python(script, tmp_path / "random").check_returncode()  # the seed that Python has drawn for the server
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "1")], env=environment, check=True)
+    files = [{file.name: file.read_bytes() for file in (tmp_path / seed).iterdir()} for seed in ("random", "1")]
     assert sorted(files[0]) == ["tokenizer.json", "tokenizer_config.json"]
     assert files[0] == files[1]
 
