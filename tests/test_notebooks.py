@@ -84,7 +84,7 @@ def test_notebook_runs_offline_in_another_folder(path, kernel, tmp_path):  # AC-
 
 
 def test_the_run_is_in_this_python_and_fails_when_a_cell_fails(kernel, tmp_path):  # AC-35
-    sources = ["import sys\n\nprint(sys.executable)", "import hf_xmtc\n\nhf_xmtc.no_such_name"]
+    sources = ["import sys\n\nprint(sys.executable)", "no_such_name"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     with pytest.raises(nbclient.exceptions.CellExecutionError, match="no_such_name"):
         execute(notebook, kernel, tmp_path)

@@ -135,27 +135,13 @@ def multi_gpu() -> list[str]:
     return [*ACCELERATE, *two, "--mixed_precision", "no", "--dynamo_backend", "no"]
 
 
-def test_accelerate_joins_two_processes_on_cpus_with_multi_gpu(run, place, alone):
-    done = run(multi_gpu(), "accelerated", per_device_train_batch_size=2)
+def test_accelerate_joins_two_processes_on_cpus_that_share_the_labels_and_train_the_same_model(run, place, alone):
+    done = run(multi_gpu(), "sharded", per_device_train_batch_size=2, shard_labels=True)
     assert done.returncode == 0, done.stderr
-    assert_same_model(alone, place / "accelerated")
-
-
-def test_two_processes_with_half_the_labels_each_train_the_same_model(run, place, alone):
-    done = run(TORCHRUN, "sharded", per_device_train_batch_size=2, shard_labels=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("Reopened") == 1
+    assert done.stderr.count("2 process(es)") == done.stderr.count("Reopened") == 1, done.stderr
     assert_same_model(alone, place / "sharded")
-    parameters = [
-        json.loads((place / name / "metrics.json").read_text())["train"]["parameters"] for name in ("alone", "sharded")
-    ]
-    assert parameters[0] == parameters[1]
-
-
-def test_accelerate_joins_two_processes_that_share_the_labels(run, place, alone):
-    done = run(multi_gpu(), "accelerated_sharded", per_device_train_batch_size=2, shard_labels=True)
-    assert done.returncode == 0, done.stderr
-    assert_same_model(alone, place / "accelerated_sharded")
+    costs = [json.loads((place / name / "metrics.json").read_text())["train"] for name in ("alone", "sharded")]
+    assert costs[0]["parameters"] == costs[1]["parameters"] and costs[1]["processes"] == 2
 
 
 def test_sharding_the_labels_in_one_process_is_refused(run, place):
