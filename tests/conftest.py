@@ -56,6 +56,12 @@ def tiny_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def unchecked(monkeypatch):
+    """Training that leaves out opening the folder in a fresh process, which takes seconds."""
+    monkeypatch.setattr("hf_xmtc.commands.export_check.check_reopens", lambda *args, **settings: 0.0)
+
+
+@pytest.fixture
 def modules_cache(tmp_path, monkeypatch):
     """Keep code that is loaded with a model out of the user's cache, and modules of other tests' models out of this one's way."""
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))

@@ -9,11 +9,14 @@ import runpy
 import subprocess
 import sys
 import tempfile
+from multiprocessing import forkserver
 from pathlib import Path
+from unittest import mock
 
 __all__ = ["run_python"]
 
-_SERVER = multiprocessing.get_context("forkserver")
+# Not the server that multiprocessing keeps, which a benchmark fills with other imports.
+_SERVER = forkserver.ForkServer()
 _SERVER.set_forkserver_preload(["torch", "torch._dynamo", "torch.distributed.tensor", "torch.export", "scipy.optimize"])
 
 
@@ -37,8 +40,9 @@ def run_python(
         streams = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
         streams[0].write_text(stdin, encoding="utf-8")
         job = (program, [str(argument) for argument in arguments], variables, os.getcwd(), streams)
-        process = _SERVER.Process(target=_run, args=job)
-        process.start()
+        process = multiprocessing.get_context("forkserver").Process(target=_run, args=job)
+        with mock.patch.object(forkserver, "connect_to_new_process", _SERVER.connect_to_new_process):
+            process.start()
         process.join(timeout)
         if process.is_alive():
             process.kill()

@@ -87,12 +87,6 @@ def train(own_caches, corpus_folder):
 
 
 @pytest.fixture
-def unchecked(monkeypatch):
-    """Leave out opening the folder in a fresh process, which takes seconds."""
-    monkeypatch.setattr(export_check, "check_reopens", lambda *args, **settings: 0.0)
-
-
-@pytest.fixture
 def texts(tmp_path: Path) -> Path:
     path = tmp_path / "texts.txt"
     path.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")

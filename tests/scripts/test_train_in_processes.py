@@ -13,6 +13,7 @@ import pytest
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
+from forked_python import run_python
 from hf_xmtc import BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments, load_xmtc_dataset
 from hf_xmtc.data import label_counts
 from small_corpus import make_documents, write_corpus
@@ -46,12 +47,14 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(place):
-    """Start the script with a launcher, in a folder of its own; the finished process."""
+    """Start the script, with a launcher or without; the finished process."""
 
     def start(launcher: list[str], name: str, **settings) -> subprocess.CompletedProcess:
         chosen = {"dataset": place / "data", "output_dir": place / name, **SETTINGS, **settings}
         arguments = [text for key, value in chosen.items() for text in (f"--{key}", str(value))]
         environment = {**os.environ, "HF_DATASETS_CACHE": str(place / "cache"), "HF_MODULES_CACHE": str(place / "modules")}
+        if not launcher:
+            return run_python(Path(SCRIPT), *arguments, environment=environment)
         return subprocess.run(
             [*launcher, SCRIPT, *arguments],
             capture_output=True,
@@ -145,7 +148,7 @@ def test_accelerate_joins_two_processes_on_cpus_that_share_the_labels_and_train_
 
 
 def test_sharding_the_labels_in_one_process_is_refused(run, place):
-    done = run([sys.executable], "in_one", shard_labels=True)
+    done = run([], "in_one", shard_labels=True)
     assert done.returncode != 0
     assert "shard_labels=True in one process" in done.stderr and "torchrun --nproc_per_node N" in done.stderr
     assert "Traceback" not in done.stderr
