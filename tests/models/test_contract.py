@@ -176,23 +176,23 @@ def test_loss_reduction_sum_labels_sums_over_labels_and_averages_over_documents(
     assert ratio.item() == pytest.approx(NUM_LABELS)
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (torch.tensor([[NUM_LABELS]]), "Label id 5 is outside 0 … 4"),
-        (torch.tensor([[-1]]), "Label id -1 is outside 0 … 4"),
-        (torch.tensor([1]), r"labels must have two dimensions.*got \(1,\)"),
-        (torch.tensor([[1.0, 0.0]]), "have 2 columns but the model has num_labels=5"),
-        (torch.tensor([[0.0, 0.3, 0.0, 1.0, 0.0]]), "hold the value 0.3"),
-        (torch.tensor([[0], [1]]), "labels has 2 rows but there are 1 documents"),
-    ],
-)
-def test_wrong_labels_are_refused_with_and_without_top_k(family, labels, message):
+WRONG_LABELS = [
+    (torch.tensor([[NUM_LABELS]]), "Label id 5 is outside 0 … 4"),
+    (torch.tensor([[-1]]), "Label id -1 is outside 0 … 4"),
+    (torch.tensor([1]), r"labels must have two dimensions.*got \(1,\)"),
+    (torch.tensor([[1.0, 0.0]]), "have 2 columns but the model has num_labels=5"),
+    (torch.tensor([[0.0, 0.3, 0.0, 1.0, 0.0]]), "hold the value 0.3"),
+    (torch.tensor([[0], [1]]), "labels has 2 rows but there are 1 documents"),
+]
+
+
+def test_wrong_labels_are_refused_with_and_without_top_k(family):
     model = family.build(cornet_num_blocks=0)
     batch = make_batch(model, [SHORT])
-    for top_k in (None, 2):
-        with pytest.raises(ValueError, match=message):
-            model(**batch, labels=labels, top_k=top_k)
+    for labels, message in WRONG_LABELS:
+        for top_k in (None, 2):
+            with pytest.raises(ValueError, match=message):
+                model(**batch, labels=labels, top_k=top_k)
 
 
 def test_a_row_of_labels_is_needed_for_every_document(family):
