@@ -13,6 +13,8 @@ from multiprocessing import forkserver
 from pathlib import Path
 from unittest import mock
 
+import torch
+
 __all__ = ["run_python"]
 
 # Not the server that multiprocessing keeps, which a benchmark fills with other imports.
@@ -58,6 +60,9 @@ def _run(program: str | Path, arguments: list[str], environment: dict, folder: s
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    # The path is that of the tests, where transformers has put the code of models that they have opened.
+    sys.path[:] = [entry for entry in sys.path if not Path(entry, "transformers_modules").is_dir()]
+    torch.set_num_threads(1)
     if isinstance(program, Path):
         sys.argv = [str(program), *arguments]
         runpy.run_path(str(program), run_name="__main__")
