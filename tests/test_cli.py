@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from forked_python import run_python
 from hf_xmtc import __version__, cli
 
 
@@ -79,7 +80,7 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
 )
 def test_a_missing_extra_gives_the_command_that_installs_it(module, arguments, extra):
     code = f"import sys\nsys.modules['{module}'] = None\nfrom hf_xmtc.cli import main\nmain({arguments})\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = run_python(code)
     assert done.returncode == 1
     assert (
         done.stderr.strip().splitlines()[-1] == f"`hf-xmtc {arguments[0]}` needs `{module}`: pip install 'hf_xmtc[{extra}]'"

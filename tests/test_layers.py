@@ -223,6 +223,13 @@ def test_a_circle_of_imports_is_found():
     assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
 
 
+def test_files_of_tests_do_not_import_each_other():
+    for path in Path(__file__).parent.rglob("test_*.py"):
+        nodes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+        found = [node.module for node in nodes if (node.module or "").rpartition(".")[2].startswith("test_")]
+        assert not found, f"{path} imports from {found}: move what they share into a file without tests"
+
+
 def test_model_files_can_live_on_the_hub():
     assert complaints_about(MODEL_FILES, lambda path: hub_complaints(path.read_text("utf-8"))) == []
     assert [path for path in (SOURCE / "models").iterdir() if path.is_dir() and path.name != "__pycache__"] == []

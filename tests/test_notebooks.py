@@ -72,7 +72,7 @@ def test_there_are_notebooks():
 
 
 @each_notebook
-def test_ac35_notebook_runs_offline_in_another_folder(path, kernel, tmp_path):
+def test_notebook_runs_offline_in_another_folder(path, kernel, tmp_path):  # AC-35
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     shutil.copy(path, folder)
@@ -83,8 +83,8 @@ def test_ac35_notebook_runs_offline_in_another_folder(path, kernel, tmp_path):
     assert {entry.name for entry in folder.iterdir()} <= {path.name, "cache", "outputs"}
 
 
-def test_ac35_the_run_is_in_this_python_and_fails_when_a_cell_fails(kernel, tmp_path):
-    sources = ["import sys\n\nprint(sys.executable)", "import hf_xmtc\n\nhf_xmtc.no_such_name"]
+def test_the_run_is_in_this_python_and_fails_when_a_cell_fails(kernel, tmp_path):  # AC-35
+    sources = ["import sys\n\nprint(sys.executable)", "no_such_name"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     with pytest.raises(nbclient.exceptions.CellExecutionError, match="no_such_name"):
         execute(notebook, kernel, tmp_path)
@@ -117,7 +117,7 @@ sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr
     ],
     ids=["there", "missing"],
 )
-def test_ac35_install_cell_installs_only_where_the_package_is_missing(before, expected, kernel, tmp_path):
+def test_install_cell_installs_only_where_the_package_is_missing(before, expected, kernel, tmp_path):  # AC-35
     install = code_cells(read(FOLDER / "01_quickstart.ipynb"))[0].source
     cells = [nbformat.v4.new_code_cell(source) for source in (RECORD_PIP, *before, install)]
     done = execute(nbformat.v4.new_notebook(cells=cells), kernel, tmp_path)
@@ -125,7 +125,7 @@ def test_ac35_install_cell_installs_only_where_the_package_is_missing(before, ex
 
 
 @each_notebook
-def test_ac35_first_code_cell_installs_before_the_package_is_imported(path):
+def test_first_code_cell_installs_before_the_package_is_imported(path):  # AC-35
     first, *others = [cell.source for cell in code_cells(read(path))]
     imports = re.compile(r"^\s*(?:import|from)\s+(\w+)", flags=re.MULTILINE)
     assert re.search(

@@ -3,13 +3,13 @@
 import ast
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import hf_xmtc
+from forked_python import run_python
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "hf_xmtc"
@@ -18,7 +18,7 @@ OPTIONAL = ["accelerate", "datasets", "evaluate", "matplotlib", "pandas", "pyarr
 
 
 def in_a_fresh_process(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = run_python(code)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

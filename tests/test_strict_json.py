@@ -41,12 +41,12 @@ PARSED_TEXTS = {
 @pytest.mark.parametrize(
     "undefined", [float("nan"), float("-inf"), np.float32("inf"), np.float64("nan"), torch.tensor(np.nan)]
 )
-def test_ac68_undefined_is_null_at_any_depth(undefined):
+def test_undefined_is_null_at_any_depth(undefined):  # AC-68
     content = {"a": [1, {"b": undefined}], "c": (undefined,), "d": np.array([1.0, np.nan])}
     assert parse_strictly(json_text(content)) == {"a": [1, {"b": None}], "c": [None], "d": [1.0, None]}
 
 
-def test_ac68_numbers_of_numpy_and_torch_are_numbers_whatever_the_default():
+def test_numbers_of_numpy_and_torch_are_numbers_whatever_the_default():  # AC-68
     content = {
         "a": np.float32(0.5),
         "b": np.int64(3),

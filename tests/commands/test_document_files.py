@@ -132,13 +132,13 @@ def test_a_text_file_has_one_document_a_line_whatever_ends_the_lines(tmp_path):
     assert read_all(DocumentFile(str(tmp_path / "a.txt")))[0] == ["eins", "", "drei\u2028noch drei"]
 
 
-def test_ac64_a_lone_surrogate_is_replaced_and_counted(tmp_path):
+def test_a_lone_surrogate_is_replaced_and_counted(tmp_path):  # AC-64
     (tmp_path / "a.jsonl").write_text('{"text": "bad \\ud800 text"}\n{"text": "\\ud83d\\ude00"}\n', encoding="utf-8")
     (chunk,) = DocumentFile(str(tmp_path / "a.jsonl")).chunks(10)
     assert (chunk.texts, chunk.num_not_unicode) == (["bad \ufffd text", "\U0001f600"], 1)
 
 
-def test_ac58_a_chunk_of_long_texts_ends_early(tmp_path, monkeypatch):
+def test_a_chunk_of_long_texts_ends_early(tmp_path, monkeypatch):  # AC-58
     monkeypatch.setattr(document_files, "_CHUNK_CHARACTERS", 1_000)
     for name in ("a.txt", "a.parquet"):
         texts = ["x" * 400] * 6 + ["y"] * 5
@@ -152,7 +152,7 @@ def test_ac58_a_chunk_of_long_texts_ends_early(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv"])
-def test_ac63_in_a_file_of_one_column_a_blank_line_is_a_document_without_words(tmp_path, ending):
+def test_in_a_file_of_one_column_a_blank_line_is_a_document_without_words(tmp_path, ending):  # AC-63
     (tmp_path / f"a.{ending}").write_text("text\none\n\nthree\n", encoding="utf-8")
     assert read_all(DocumentFile(str(tmp_path / f"a.{ending}")))[0] == ["one", "", "three"]
 

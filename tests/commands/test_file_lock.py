@@ -9,7 +9,7 @@ import pytest
 from hf_xmtc.commands.file_lock import InUseError, exclusive
 
 
-def test_ac73_a_second_run_is_refused_while_the_first_lives_and_free_afterwards(tmp_path):
+def test_a_second_run_is_refused_while_the_first_lives_and_free_afterwards(tmp_path):  # AC-73
     lock = tmp_path / "run" / ".lock"
     with exclusive(lock, "The folder run"):
         with pytest.raises(
@@ -24,7 +24,7 @@ def test_ac73_a_second_run_is_refused_while_the_first_lives_and_free_afterwards(
     assert [entry.name for entry in lock.parent.iterdir()] == ["recipe.json"]
 
 
-def test_ac73_a_run_that_has_the_lock_and_is_about_to_say_who_it_is_is_named(tmp_path):
+def test_a_run_that_has_the_lock_and_is_about_to_say_who_it_is_is_named(tmp_path):  # AC-73
     path = tmp_path / "x.lock"
     with exclusive(path, "x"):
         said = path.read_bytes()
@@ -36,7 +36,7 @@ def test_ac73_a_run_that_has_the_lock_and_is_about_to_say_who_it_is_is_named(tmp
         writes.join()
 
 
-def test_ac73_the_lock_of_a_killed_run_is_taken_over_though_its_children_live(tmp_path):
+def test_the_lock_of_a_killed_run_is_taken_over_though_its_children_live(tmp_path):  # AC-73
     lock, ready = tmp_path / "lock", os.pipe()
     run = os.fork()
     if run == 0:

@@ -16,7 +16,7 @@ def test_content_is_readable_and_the_folder_is_made(tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.json"]
 
 
-def test_ac68_undefined_is_null_and_half_characters_are_written(tmp_path):
+def test_undefined_is_null_and_half_characters_are_written(tmp_path):  # AC-68
     write_json(tmp_path / "a.json", {"P@1": float("nan"), "name": "caf\udce9"})
     assert (tmp_path / "a.json").read_bytes() == b'{\n  "P@1": null,\n  "name": "caf\\udce9"\n}\n'
 

@@ -51,7 +51,7 @@ def test_json_files_that_hold_something_else_are_refused_in_a_sentence(folder, n
         ("dtype", "nothing", "cannot be opened"),
     ],
 )
-def test_ac70_settings_of_the_config_are_checked(folder, setting, value, message):
+def test_settings_of_the_config_are_checked(folder, setting, value, message):  # AC-70
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, setting: value}))
     with pytest.raises(ValueError, match=message):
@@ -66,7 +66,7 @@ def test_weights_that_are_missing_are_not_made_up(folder):
         open_model(str(folder))
 
 
-def test_ac70_predict_refuses_a_generator_that_reaches_outside(tmp_path, texts):
+def test_predict_refuses_a_generator_that_reaches_outside(tmp_path, texts):  # AC-70
     folder = tmp_path / "model"
     save_small_laco(folder, TEXTS, list("abcde"), num_candidates=3)
     save_generator(folder, TEXTS, [[row % 5] for row in range(len(TEXTS))], 5)

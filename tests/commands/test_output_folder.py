@@ -134,7 +134,7 @@ def test_predictions_hold_ids_labels_scores_and_gold_row_by_row(folder):
     assert rows[1]["scores"] == pytest.approx([0.8, 0.1])
 
 
-def test_ac67_fillers_of_rankings_are_written_as_nothing(folder):
+def test_fillers_of_rankings_are_written_as_nothing(folder):  # AC-67
     folder.path.mkdir()
     path = folder.write_predictions(
         "test",

@@ -29,7 +29,8 @@ def hostile_folder(tmp_path):
     return folder
 
 
-def test_ac74_ac68_ac69_every_file_is_written_and_read_whatever_the_names_are(train, unchecked, hostile_folder, tmp_path):
+# AC-74, AC-68, AC-69
+def test_every_file_is_written_and_read_whatever_the_names_are(train, unchecked, hostile_folder, tmp_path):
     run = tmp_path / "run"
     train(run, dataset=hostile_folder, max_steps=2)
     assert (run / "training_curve.png").read_bytes().startswith(b"\x89PNG")
@@ -42,12 +43,12 @@ def test_ac74_ac68_ac69_every_file_is_written_and_read_whatever_the_names_are(tr
     assert "f" * 81 not in card
 
 
-def test_ac69_the_language_that_is_given_reaches_the_card(train, unchecked, hostile_folder, tmp_path):
+def test_the_language_that_is_given_reaches_the_card(train, unchecked, hostile_folder, tmp_path):  # AC-69
     train(tmp_path / "run", dataset=hostile_folder, max_steps=1, language="fi")
     assert card_from_folder(tmp_path / "run").data.language == "fi"
 
 
-def test_ac74_a_failure_of_picture_and_card_leaves_a_finished_model(train, unchecked, monkeypatch, tmp_path):
+def test_a_failure_of_picture_and_card_leaves_a_finished_model(train, unchecked, monkeypatch, tmp_path):  # AC-74
     def fail(*args, **kwargs):
         raise RuntimeError("no font")
 

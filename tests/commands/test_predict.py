@@ -1,7 +1,5 @@
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import datasets
@@ -20,12 +18,13 @@ from transformers import (
     pipeline,
 )
 
+from forked_python import run_python
 from hf_xmtc.commands import predict
 from hf_xmtc.commands.predict import main, predict_texts
 
 
 # Lengths that do not grow or fall, so that sorting by length changes the order.
-def test_ac25_seven_documents_in_batches_of_three_give_seven_rows_in_input_order_once(settings, tiny_model_folder):
+def test_seven_documents_in_batches_of_three_give_seven_rows_in_input_order_once(settings, tiny_model_folder):  # AC-25
     summary = run(settings)
     rows = rows_of(settings["output"])
     assert summary.num_documents == summary.total.num_documents == 7
@@ -86,7 +85,7 @@ def test_documents_without_any_label_are_counted(settings, tmp_path):
     assert "got no label" not in run(settings, output=str(tmp_path / "five.jsonl")).describe()
 
 
-def test_ac75_a_model_whose_scores_are_no_numbers_is_refused(settings, tmp_path):
+def test_a_model_whose_scores_are_no_numbers_is_refused(settings, tmp_path):  # AC-75
     model = AutoModelForSequenceClassification.from_pretrained(settings["model"])
     with torch.no_grad():
         next(model.parameters()).fill_(float("nan"))
@@ -98,14 +97,14 @@ def test_ac75_a_model_whose_scores_are_no_numbers_is_refused(settings, tmp_path)
     assert not Path(settings["output"]).exists()
 
 
-def test_ac64_texts_that_are_not_valid_unicode_are_counted(settings, tmp_path):
+def test_texts_that_are_not_valid_unicode_are_counted(settings, tmp_path):  # AC-64
     (tmp_path / "a.jsonl").write_text('{"text": "play \\ud800 music"}\n{"text": "sound"}\n', encoding="utf-8")
     summary = run(settings, input=str(tmp_path / "a.jsonl"))
     assert "1 of 2 documents are not valid Unicode (lone surrogates, each of which was read as U+FFFD)" in summary.describe()
     assert [row["row"] for row in rows_of(settings["output"])] == [0, 1]
 
 
-def test_ac37_predict_texts_takes_whatever_holds_texts(tiny_model_folder):
+def test_predict_texts_takes_whatever_holds_texts(tiny_model_folder):  # AC-37
     model = AutoModelForSequenceClassification.from_pretrained(tiny_model_folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
     expected = predict_texts(model, tokenizer, TEXTS)[0].tolist()
@@ -116,7 +115,7 @@ def test_ac37_predict_texts_takes_whatever_holds_texts(tiny_model_folder):
         predict_texts(model, tokenizer, "sound")
 
 
-def test_ac27_scores_do_not_depend_on_batch_and_chunk_size(settings, tmp_path):
+def test_scores_do_not_depend_on_batch_and_chunk_size(settings, tmp_path):  # AC-27
     run(settings)
     run(settings, output=str(tmp_path / "one.jsonl"), batch_size=1, chunk_size=1)
     for row, alone in zip(rows_of(settings["output"]), rows_of(tmp_path / "one.jsonl"), strict=True):
@@ -124,7 +123,7 @@ def test_ac27_scores_do_not_depend_on_batch_and_chunk_size(settings, tmp_path):
         np.testing.assert_allclose(row["scores"], alone["scores"], rtol=0, atol=1e-6)
 
 
-def test_ac28_empty_texts_get_finite_scores_and_change_no_neighbour(tiny_model_folder):
+def test_empty_texts_get_finite_scores_and_change_no_neighbour(tiny_model_folder):  # AC-28
     model = AutoModelForSequenceClassification.from_pretrained(tiny_model_folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
     texts = ["", "   ", "☃☃", TEXTS[0]]
@@ -139,7 +138,7 @@ def test_ac28_empty_texts_get_finite_scores_and_change_no_neighbour(tiny_model_f
     assert labels.shape == scores.shape == (0, 5)
 
 
-def test_ac28_missing_texts_are_tagged_as_empty_ones_and_counted(settings, tmp_path):
+def test_missing_texts_are_tagged_as_empty_ones_and_counted(settings, tmp_path):  # AC-28
     pq.write_table(pa.table({"text": ["sound", None, "", None]}), tmp_path / "a.parquet")
     summary = run(settings, input=str(tmp_path / "a.parquet"), chunk_size=2)
     rows = rows_of(settings["output"])
@@ -151,7 +150,7 @@ def test_ac28_missing_texts_are_tagged_as_empty_ones_and_counted(settings, tmp_p
 
 @pytest.mark.parametrize("ending", ["txt", "jsonl", "csv", "parquet"])
 @pytest.mark.parametrize("output", ["tags.parquet", "tags.jsonl"])
-def test_ac28_an_empty_input_gives_an_empty_output_and_says_so(settings, tmp_path, ending, output):
+def test_an_empty_input_gives_an_empty_output_and_says_so(settings, tmp_path, ending, output):  # AC-28
     path = tmp_path / f"empty.{ending}"
     if ending == "parquet":
         pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
@@ -196,7 +195,7 @@ def test_sets_of_labels_are_those_above_a_number_or_the_thresholds_of_the_model(
         assert found["label_ids"] == [label_id for label_id, score in pairs if score > thresholds[label_id]]
 
 
-def test_ac34_long_texts_are_cut_at_the_limit_and_counted(settings, tmp_path, texts):
+def test_long_texts_are_cut_at_the_limit_and_counted(settings, tmp_path, texts):  # AC-34
     texts.write_text("sound " * 5000 + "\nsound\n", encoding="utf-8")
     assert "1 of 2 documents were cut at 32 tokens" in run(settings).describe()
     summary = run(settings, max_length=10, output=str(tmp_path / "ten.jsonl"))
@@ -333,8 +332,7 @@ def test_an_interruption_by_the_user_says_how_to_go_on(settings, capsys, monkeyp
 def test_the_script_works_from_a_pipe(settings, texts):
     script = Path(__file__).parents[2] / "scripts" / "predict.py"
     options = ["--model", settings["model"], "--input", "-", "--input_format", "txt", "--output", settings["output"]]
-    command = [sys.executable, str(script), *options, "--device", "cpu", "--num_threads", "1"]
-    done = subprocess.run(command, input=texts.read_bytes(), capture_output=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert b"7 documents in" in done.stdout
+    done = run_python(script, *options, "--device", "cpu", "--num_threads", "1", stdin=texts.read_text(encoding="utf-8"))
+    assert done.returncode == 0, done.stderr
+    assert "7 documents in" in done.stdout
     assert len(rows_of(settings["output"])) == 7

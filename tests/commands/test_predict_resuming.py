@@ -67,7 +67,7 @@ def test_a_run_killed_while_it_finishes_only_has_to_finish(settings, tmp_path, f
     assert [row["row"] for row in rows_of(output)] == list(range(7))
 
 
-def test_ac73_two_runs_into_one_output_are_not_mixed(settings, fail_at, monkeypatch):
+def test_two_runs_into_one_output_are_not_mixed(settings, fail_at, monkeypatch):  # AC-73
     fail_at()
     alone = predict.predict_texts
 
@@ -84,7 +84,7 @@ def test_ac73_two_runs_into_one_output_are_not_mixed(settings, fail_at, monkeypa
     assert [path.name for path in Path(settings["output"]).parent.glob("tags*")] == ["tags.jsonl"]
 
 
-def test_ac73_a_run_killed_at_its_very_end_is_said_to_be_complete(settings, monkeypatch):
+def test_a_run_killed_at_its_very_end_is_said_to_be_complete(settings, monkeypatch):  # AC-73
     with monkeypatch.context() as patch:
         patch.setattr(PredictionWriter, "_remove_leftovers", lambda self: (_ for _ in ()).throw(_PowerFailure))
         with pytest.raises(_PowerFailure):

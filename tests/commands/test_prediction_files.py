@@ -46,7 +46,7 @@ def test_without_ids_there_is_no_id_column(tmp_path, ending):
     assert [list(row) for row in rows_of(output)] == [["row", "label_ids", "labels", "scores"]] * 2
 
 
-def test_ac68_lines_are_json_whatever_the_ids_are(tmp_path):
+def test_lines_are_json_whatever_the_ids_are(tmp_path):  # AC-68
     ids = [float("nan"), np.float32("inf"), np.int64(3), date(2020, 1, 1)]
     with PredictionWriter(tmp_path / "tags.jsonl", SETTINGS, has_ids=True) as writer:
         writer.write([PredictionRow(row, value, [0], ["a"], [0.5]) for row, value in enumerate(ids)])
@@ -177,7 +177,7 @@ def test_unknown_endings_and_a_missing_extra_are_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "changes", [{}, {"overwrite": True}, {"resumable": False}, {"settings": {**SETTINGS, "--top_k": 3}}]
 )
-def test_ac73_a_run_killed_when_the_output_has_its_name_leaves_nothing_to_do(tmp_path, monkeypatch, ending, changes):
+def test_a_run_killed_when_the_output_has_its_name_leaves_nothing_to_do(tmp_path, monkeypatch, ending, changes):  # AC-73
     output = tmp_path / f"tags.{ending}"
     with monkeypatch.context() as patch:
         patch.setattr(PredictionWriter, "_remove_leftovers", lambda self: (_ for _ in ()).throw(RuntimeError("killed")))
@@ -202,7 +202,7 @@ def test_ac73_a_run_killed_when_the_output_has_its_name_leaves_nothing_to_do(tmp
     assert len(rows_of(output)) == (1 if "overwrite" in changes else 2)
 
 
-def test_ac73_an_unfinished_run_over_a_finished_output_is_not_taken_for_complete(tmp_path):
+def test_an_unfinished_run_over_a_finished_output_is_not_taken_for_complete(tmp_path):  # AC-73
     output = tmp_path / "tags.jsonl"
     output.write_text("finished\n")
     with pytest.raises(RuntimeError), PredictionWriter(output, SETTINGS, overwrite=True) as writer:
@@ -216,7 +216,7 @@ def test_ac73_an_unfinished_run_over_a_finished_output_is_not_taken_for_complete
 
 @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
 @pytest.mark.parametrize("left", ["", ".json", ".json.tmp", ".parquet", ".lock"])
-def test_ac73_what_a_killed_run_has_left_never_blocks(tmp_path, ending, left):
+def test_what_a_killed_run_has_left_never_blocks(tmp_path, ending, left):  # AC-73
     output = tmp_path / f"tags.{ending}"
     Path(f"{output}.partial{left}").write_text('{"half', encoding="utf-8")
     with PredictionWriter(output, SETTINGS) as writer:
@@ -253,7 +253,7 @@ def test_a_full_disk_is_said_with_the_file(tmp_path, monkeypatch, ending, place,
     assert len(rows_of(output)) == 2
 
 
-def test_ac64_ids_that_are_not_valid_unicode_go_into_parquet(tmp_path):
+def test_ids_that_are_not_valid_unicode_go_into_parquet(tmp_path):  # AC-64
     with PredictionWriter(tmp_path / "tags.parquet", SETTINGS, has_ids=True) as writer:
         writer.write([PredictionRow(0, "a\ud800", [], [], [])])
         writer.finish()

@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 
+from forked_python import run_python
 from hf_xmtc import XMTCTrainingArguments
 from hf_xmtc.commands.processes import (
     UnjoinedProcessesError,
@@ -140,7 +141,7 @@ def test_prediction_needs_nothing_of_the_training_extra():
         "sys.modules.update(dict.fromkeys(('datasets', 'psutil', 'pyarrow', 'matplotlib')))\n"
         "import hf_xmtc.commands.predict\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python(code)
     assert done.returncode == 0, done.stderr
 
 

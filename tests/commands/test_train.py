@@ -7,14 +7,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from small_runs import TEXT_FILES
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xmtc import load_xmtc_dataset
 from hf_xmtc.commands import data_loading
 from hf_xmtc.hub.verify import check_model_folder
 from small_corpus import make_documents, write_corpus, write_split
-
-TEXT_FILES = (".json", ".md", ".py", ".txt")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +121,7 @@ def test_a_foreign_folder_is_left_alone(train, tmp_path):
 # ---- data ----------------------------------------------------------------------------------------------------------------
 
 
-def test_ac20_data_without_labels_is_refused(train, tmp_path):
+def test_data_without_labels_is_refused(train, tmp_path):  # AC-20
     folder = tmp_path / "data"
     shutil.copytree(write_corpus(tmp_path / "whole"), folder)
     for split in ("train", "validation", "test"):

@@ -5,7 +5,7 @@ import json
 import psutil
 import pytest
 from safetensors.torch import load_file
-from test_train import TEXT_FILES
+from small_runs import TEXT_FILES, TINY_WORD_FAMILIES
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
 
 import hf_xmtc.commands.training_run as run_module
@@ -78,14 +78,6 @@ def test_a_pretrained_encoder_is_fine_tuned_and_leaves_no_trace_of_its_folder(tr
     assert json.loads((tmp_path / "run" / "recipe.json").read_text())["backbone"] == "bert"
     answers = pipeline("text-classification", model=str(tmp_path / "run"), trust_remote_code=True, top_k=None)("cat")
     assert {answer["label"] for answer in answers} == set(WORDS)
-
-
-TINY_WORD_FAMILIES = {
-    "xmlcnn": {"embedding_size": 8, "num_filters": 4, "pool_size": 2, "bottleneck_size": 8},
-    "attentionxml": {"embedding_size": 8, "hidden_size": 8, "linear_sizes": [8]},
-    "xmlrnn": {"embedding_size": 8, "hidden_size": 8, "linear_sizes": [8]},
-    "meshprobenet": {"embedding_size": 8, "hidden_size": 8, "num_probes": 2},
-}
 
 
 @pytest.mark.parametrize("family", TINY_WORD_FAMILIES)

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from safetensors.torch import load_file
+from small_runs import Interrupted, power_cut
 from transformers import TrainerCallback
 
 import hf_xmtc.commands.train as command
@@ -46,14 +47,6 @@ def stop_in_training(monkeypatch):
     return at
 
 
-class Interrupted(Exception):
-    """Stands for the power cut."""
-
-
-def power_cut(*args, **kwargs):
-    raise Interrupted
-
-
 @pytest.fixture
 def interrupt(stop_in_training):
     """Make the next runs break off before the step after the given one; undone by calling it with None."""
@@ -69,7 +62,8 @@ def same_model(first, second) -> bool:
     return (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
 
 
-def test_ac21_an_interrupted_run_goes_on_and_ends_like_an_uninterrupted_one(finished, train, unchecked, interrupt, tmp_path):
+# AC-21
+def test_an_interrupted_run_goes_on_and_ends_like_an_uninterrupted_one(finished, train, unchecked, interrupt, tmp_path):
     with interrupt(8):
         train(tmp_path / "parts")
     assert not (tmp_path / "parts" / "metrics.json").exists()
@@ -86,7 +80,7 @@ def test_ac21_an_interrupted_run_goes_on_and_ends_like_an_uninterrupted_one(fini
     assert not (tmp_path / "parts" / "checkpoints").exists()
 
 
-def test_ac21_other_settings_and_other_labels_are_not_resumed(train, unchecked, interrupt, tmp_path, corpus_folder):
+def test_other_settings_and_other_labels_are_not_resumed(train, unchecked, interrupt, tmp_path, corpus_folder):  # AC-21
     folder = tmp_path / "run"
     with interrupt(8):
         train(folder)
@@ -119,7 +113,7 @@ def test_a_run_goes_on_after_its_data_were_moved_and_their_card_was_mended(train
     assert (recipe["dataset_name"], recipe["dataset_license"]) == ("payments", "mit")
 
 
-def test_ac73_a_run_is_refused_while_another_one_is_in_the_folder(train, unchecked, interrupt, finished, tmp_path):
+def test_a_run_is_refused_while_another_one_is_in_the_folder(train, unchecked, interrupt, finished, tmp_path):  # AC-73
     with interrupt(8):
         train(tmp_path / "run")
     interrupt(None)
@@ -133,7 +127,8 @@ def test_ac73_a_run_is_refused_while_another_one_is_in_the_folder(train, uncheck
 
 
 @pytest.mark.parametrize("step", [2, 8])
-def test_ac48_an_interrupted_run_says_what_the_same_command_does(train, unchecked, stop_in_training, capsys, tmp_path, step):
+# AC-48
+def test_an_interrupted_run_says_what_the_same_command_does(train, unchecked, stop_in_training, capsys, tmp_path, step):
     def ctrl_c():
         raise KeyboardInterrupt
 
@@ -145,7 +140,8 @@ def test_ac48_an_interrupted_run_says_what_the_same_command_does(train, unchecke
     assert capsys.readouterr().err.endswith(f"Interrupted. Give the same command again to {said}.\n")
 
 
-def test_ac48_an_interrupted_push_says_that_the_model_is_finished_and_how_to_push_it(
+# AC-48
+def test_an_interrupted_push_says_that_the_model_is_finished_and_how_to_push_it(
     train, unchecked, monkeypatch, capsys, tmp_path
 ):
     def ctrl_c(*args, **kwargs):
@@ -183,7 +179,8 @@ def test_a_run_killed_while_it_replaced_its_only_checkpoint_goes_on(train, unche
 
 
 @pytest.mark.parametrize("place", ["TrainingRun._evaluate", "check_folder"])
-def test_ac77_a_run_that_is_stopped_after_training_only_repeats_what_follows(
+# AC-77
+def test_a_run_that_is_stopped_after_training_only_repeats_what_follows(
     train, unchecked, monkeypatch, finished, tmp_path, place
 ):
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
@@ -199,7 +196,8 @@ def test_ac77_a_run_that_is_stopped_after_training_only_repeats_what_follows(
     assert ours["train"]["steps"] == 12
 
 
-def test_ac77_a_stop_between_training_and_its_last_word_trains_no_step_again(
+# AC-77
+def test_a_stop_between_training_and_its_last_word_trains_no_step_again(
     train, unchecked, monkeypatch, stop_in_training, finished, tmp_path
 ):
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
@@ -210,7 +208,8 @@ def test_ac77_a_stop_between_training_and_its_last_word_trains_no_step_again(
     assert same_model(tmp_path / "run", finished)
 
 
-def test_ac72_a_damaged_trained_model_is_said_and_training_goes_on_from_the_checkpoint(
+# AC-72
+def test_a_damaged_trained_model_is_said_and_training_goes_on_from_the_checkpoint(
     train, unchecked, monkeypatch, finished, tmp_path
 ):
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
@@ -238,7 +237,7 @@ def test_a_folder_that_does_not_reopen_is_not_finished(train, monkeypatch, tmp_p
     assert (tmp_path / "run" / "metrics.json").exists()
 
 
-def test_ac72_a_disk_that_is_full_after_training_is_named(train, unchecked, monkeypatch, tmp_path):
+def test_a_disk_that_is_full_after_training_is_named(train, unchecked, monkeypatch, tmp_path):  # AC-72
     def full(history, path, title):
         path.write_bytes(b"PNG")
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -6,8 +6,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train_models import TINY_WORD_FAMILIES
-from test_train_resuming import Interrupted, power_cut
+from small_runs import TINY_WORD_FAMILIES, Interrupted, power_cut
 from transformers import AutoModel, pipeline
 
 from hf_xmtc import BertXMLForXMTC
@@ -73,7 +72,7 @@ def gone_on(train, old, new_data, tmp_path_factory):
     return folder, train(folder, model=old, dataset=new_data, **OWN, **NO_STEP)
 
 
-def test_ac47_training_goes_on_with_other_labels_and_says_at_first_the_same_of_known_ones(gone_on, old):
+def test_training_goes_on_with_other_labels_and_says_at_first_the_same_of_known_ones(gone_on, old):  # AC-47
     folder, told = gone_on
     assert f"Starting from {old}: 4 of its 6 labels are kept, 2 are new and 2 dropped." in told
     assert "which lack 2 labels of the model, such as 'place'. To keep them" in told

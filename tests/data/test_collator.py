@@ -17,7 +17,7 @@ def targets_of(labels, num_labels):
     return targets
 
 
-def test_ac19_label_lists_of_any_size_make_the_target(tokenizer):
+def test_label_lists_of_any_size_make_the_target(tokenizer):  # AC-19
     batch = XMTCDataCollator(tokenizer, num_labels=5)(features_with([], [1], [0, 2, 4]))
     assert batch["labels"].tolist() == [[-100, -100, -100], [1, -100, -100], [0, 2, 4]]
     assert batch["labels"].dtype == torch.int64
@@ -27,20 +27,20 @@ def test_ac19_label_lists_of_any_size_make_the_target(tokenizer):
     assert binary_cross_entropy_with_logits(torch.randn(3, 5), targets).isfinite()
 
 
-def test_ac19_two_ids_of_two_labels_are_ids_as_declared(tokenizer):
+def test_two_ids_of_two_labels_are_ids_as_declared(tokenizer):  # AC-19
     batch = XMTCDataCollator(tokenizer, num_labels=2)(features_with([0, 1], [1, 0]))
     assert targets_of(batch["labels"], 2).tolist() == [[1, 1], [1, 1]]
 
 
 @pytest.mark.parametrize("one", [1, 1.0, True])
-def test_ac19_multi_hot_rows_of_whole_numbers_are_accepted(tokenizer, one):
+def test_multi_hot_rows_of_whole_numbers_are_accepted(tokenizer, one):  # AC-19
     zero = type(one)(0)
     rows = [[zero, one, zero], [one, zero, one], torch.tensor([zero, zero, zero])]
     batch = XMTCDataCollator(tokenizer, num_labels=3, label_format="multi_hot")(features_with(*rows))
     assert batch["labels"].tolist() == [[1, -100], [0, 2], [-100, -100]]
 
 
-def test_ac19_two_labels_multi_hot_as_declared(tokenizer):
+def test_two_labels_multi_hot_as_declared(tokenizer):  # AC-19
     batch = XMTCDataCollator(tokenizer, num_labels=2, label_format="multi_hot")(features_with([0, 1], [1, 0]))
     assert targets_of(batch["labels"], 2).tolist() == [[0, 1], [1, 0]]
 
@@ -75,7 +75,7 @@ def test_documents_without_tokens_are_all_padding(tokenizer):
     assert batch["attention_mask"].tolist() == [[0], [0]]
 
 
-def test_ac15_unseen_labels_stay_out_of_the_loss_but_reach_the_metrics(tokenizer):
+def test_unseen_labels_stay_out_of_the_loss_but_reach_the_metrics(tokenizer):  # AC-15
     features = features_with([0, 3], [4])
     assert XMTCDataCollator(tokenizer, num_labels=3)(features)["labels"].tolist() == [[0], [-100]]
     kept = XMTCDataCollator(tokenizer, num_labels=3, keep_unseen=True)(features)["labels"]

@@ -20,7 +20,7 @@ ROWS = [("first", ["b", "a"]), ("second", ["c"])]
         ('" "', None),
     ],
 )
-def test_ac74_a_licence_of_any_type_is_text(write_folder, load, written, read):
+def test_a_licence_of_any_type_is_text(write_folder, load, written, read):  # AC-74
     folder = write_folder(train=ROWS)
     (folder / "README.md").write_text(f"---\nlicense: {written}\n---\n")
     assert label_info_of(load(folder)).license == read
@@ -39,7 +39,7 @@ def test_a_card_that_cannot_be_read_names_nothing_and_is_warned_about(write_fold
 @pytest.mark.parametrize(
     ("written", "read"), [("fi", "fi"), ("[fi, sv]", "fi, sv"), ("no", "no"), ("[en, no]", "en, no"), ("[]", None)]
 )
-def test_ac69_the_languages_of_the_card_are_read(write_folder, load, written, read):
+def test_the_languages_of_the_card_are_read(write_folder, load, written, read):  # AC-69
     folder = write_folder(train=ROWS)
     (folder / "README.md").write_text(f"---\nlanguage: {written}\n---\n")
     assert label_info_of(load(folder)).language == read
@@ -56,7 +56,7 @@ def test_a_language_that_is_named_later_needs_no_new_encoding(write_folder, load
 @pytest.mark.parametrize(
     ("file", "effect"), [("README.md", "licence and language"), ("labels.json", "labels may get other ids")]
 )
-def test_ac69_what_cannot_be_looked_for_offline_is_said(monkeypatch, file, effect):
+def test_what_cannot_be_looked_for_offline_is_said(monkeypatch, file, effect):  # AC-69
     def offline(*args, **kwargs):
         raise LocalEntryNotFoundError("offline")
 

@@ -45,23 +45,23 @@ def test_multi_hot_rows_become_ids(tmp_path, load, row_type):
     assert dataset["test"]["labels"][:] == [[2, 1]]
 
 
-def test_ac16_duplicate_names_are_refused(write_folder, load):
+def test_duplicate_names_are_refused(write_folder, load):  # AC-16
     with pytest.raises(ValueError, match="labels.parquet: The label 'a' occurs twice, as label ids 0 and 2"):
         load(write_folder(train=ROWS, label_file={"label": ["a", "b", "a"]}))
 
 
-def test_ac16_more_ids_than_names_are_refused(write_folder, load):
+def test_more_ids_than_names_are_refused(write_folder, load):  # AC-16
     folder = write_folder(train=[("x", [0, 1]), ("y", [4])])
     with pytest.raises(ValueError, match=r"row 1 .* label id 4, but there are 2 label names \(ids 0 to 1\)"):
         load(folder, label_names=["p", "q"])
 
 
-def test_ac16_ids_0_and_2_with_two_names_are_refused(write_folder, load):
+def test_ids_0_and_2_with_two_names_are_refused(write_folder, load):  # AC-16
     with pytest.raises(ValueError, match="label id 2, but there are 2 label names"):
         load(write_folder(train=[("x", [0, 2]), ("y", [2])]), label_names=["p", "q"])
 
 
-def test_ac16_ids_0_and_2_without_names_are_refused(write_folder, load):
+def test_ids_0_and_2_without_names_are_refused(write_folder, load):  # AC-16
     with pytest.raises(ValueError, match="ids go up to 2 but id 1 never occurs"):
         load(write_folder(train=[("x", [0, 2]), ("y", [2])]))
 

@@ -1,8 +1,5 @@
 import json
-import os
 import random
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from forked_python import run_python
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
 from hf_xmtc.models.label_names import LabelNames
 
@@ -69,7 +67,7 @@ def test_other_columns_can_hold_text_and_labels(tmp_path, load):
     assert dataset["train"][:] == {"text": ["x"], "labels": [[0]]}
 
 
-def test_ac18_stored_labels_do_not_grow_with_documents_times_labels(tmp_path, load):
+def test_stored_labels_do_not_grow_with_documents_times_labels(tmp_path, load):  # AC-18
     generator = np.random.default_rng(0)
     names = [f"label{i}" for i in range(100_000)]
     rows = [[names[i] for i in generator.choice(100_000, 5, replace=False)] for _ in range(2_000)]
@@ -204,9 +202,7 @@ def test_without_datasets_only_what_needs_it_fails_and_names_the_extra():
         "import sys; sys.modules['datasets'] = None; import hf_xmtc, hf_xmtc.data.collator as c; c.XMTCDataCollator; "
         "hf_xmtc.data.load_xmtc_dataset"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert result.stderr.strip().splitlines()[-1] == (
+    assert run_python(code).stderr.strip().splitlines()[-1] == (
         "ImportError: `load_xmtc_dataset` needs `datasets`: pip install 'hf_xmtc[train]'"
     )
 

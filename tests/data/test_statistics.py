@@ -56,7 +56,7 @@ def test_the_summary_is_short_and_readable(dataset):
     assert summarize_statistics(fewer).splitlines()[3].endswith("3 tail (<= 5), 1 of them without any")
 
 
-def test_ac18_what_is_said_of_a_hundred_thousand_labels_is_a_few_lines(write_folder, load):
+def test_what_is_said_of_a_hundred_thousand_labels_is_a_few_lines(write_folder, load):  # AC-18
     names = [f"concept/{number:06d}" for number in range(100_000)]
     train = [(f"text {i}", names[5 * i : 5 * i + 5]) for i in range(2_000)]
     test = [(f"text {i}", names[10_000 + i : 10_003 + i]) for i in range(50_000)]

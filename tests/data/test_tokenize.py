@@ -53,7 +53,7 @@ def test_lengths_that_cannot_work_are_refused(dataset, tokenizer):
         tokenize_dataset(dataset, tokenizer, max_length=64)
 
 
-def test_ac38_no_documents_are_tokenized_into_none(tokenizer):
+def test_no_documents_are_tokenized_into_none(tokenizer):  # AC-38
     documents = datasets.Dataset.from_dict({"text": ["a b"], "labels": [[1, 2]]}, split="test")
     tokenized, num_cut = tokenize_dataset(documents, tokenizer, 8)
     nothing, none_cut = tokenize_dataset(documents.select([]), tokenizer, 8)
@@ -61,7 +61,7 @@ def test_ac38_no_documents_are_tokenized_into_none(tokenizer):
     assert num_cut == none_cut == {"test": 0}
 
 
-def test_ac58_batches_of_long_texts_have_fewer_rows(tokenizer, monkeypatch):
+def test_batches_of_long_texts_have_fewer_rows(tokenizer, monkeypatch):  # AC-58
     rows = datasets.Dataset.from_dict({"text": ["a b " * 5_000] * 40, "labels": [[0]] * 40})
     expected = tokenize_dataset(rows, tokenizer, max_length=6)[0]["input_ids"][:]
     sizes, tokenize_batch = [], tokenize._tokenize_batch
@@ -74,7 +74,7 @@ def test_ac58_batches_of_long_texts_have_fewer_rows(tokenizer, monkeypatch):
     assert num_cut == {"data": 39} and tokenized["input_ids"][:] == expected[:39]
 
 
-def test_ac62_special_tokens_in_a_text_are_text_and_the_tokenizer_says_so_when_saved(tokenizer, tmp_path):
+def test_special_tokens_in_a_text_are_text_and_the_tokenizer_says_so_when_saved(tokenizer, tmp_path):  # AC-62
     rows = datasets.Dataset.from_dict({"text": ["a [CLS_1] b [PAD]"]})
     tokenized, _ = tokenize_dataset(rows, tokenizer, max_length=16)
     assert tokenized["input_ids"][:] == [[10, 11, 2, 1, 3, 1]]

@@ -2,15 +2,12 @@
 
 import doctest
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import hf_xmtc
+from forked_python import run_python
 from hf_xmtc.evaluate_modules import available_modules, module_path
 from hf_xmtc.metrics import inverse_propensity, psndcg_at_k, psp_at_k, ranking_report, set_report
 
@@ -70,22 +67,13 @@ def test_finding_a_module_imports_neither_evaluate_nor_datasets():
         "import sys; from hf_xmtc.evaluate_modules import module_path; module_path('xmtc_set'); "
         "print('evaluate' in sys.modules, 'datasets' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=package_env())
-    assert done.stdout.split() == ["False", "False"]
+    assert run_python(code).stdout.split() == ["False", "False"]
 
 
-def package_env(**extra):
-    source = str(Path(hf_xmtc.__file__).parents[1])
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))} | extra
-
-
-def test_ac26_loads_by_path_offline_in_a_fresh_process(tmp_path):
+def test_loads_by_path_offline_in_a_fresh_process(tmp_path):  # AC-26
     pytest.importorskip("evaluate")
-    env = package_env(
-        HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1", HF_EVALUATE_OFFLINE="1", HF_DATASETS_OFFLINE="1", TRANSFORMERS_OFFLINE="1"
-    )
-    arguments = [sys.executable, "-c", OFFLINE_SCRIPT, json.dumps(KWARGS)]
-    done = subprocess.run(arguments, capture_output=True, text=True, env=env, timeout=60)
+    offline = dict.fromkeys(("HF_HUB_OFFLINE", "HF_EVALUATE_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"), "1")
+    done = run_python(OFFLINE_SCRIPT, json.dumps(KWARGS), environment={"HF_HOME": str(tmp_path), **offline})
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout.splitlines()[-1])
     for name in KWARGS:
@@ -94,7 +82,7 @@ def test_ac26_loads_by_path_offline_in_a_fresh_process(tmp_path):
         assert result["num_documents"] == 2
 
 
-def test_ac26_values_are_those_of_the_metrics(load):
+def test_values_are_those_of_the_metrics(load):  # AC-26
     assert load("xmtc_ranking").compute(predictions=PREDICTIONS, references=REFERENCES, ks=[1, 2]) == ranking_report(
         PREDICTIONS, REFERENCES, ks=[1, 2]
     )
@@ -112,13 +100,13 @@ def test_ac26_values_are_those_of_the_metrics(load):
 
 
 @pytest.mark.parametrize("name", KWARGS)
-def test_ac26_values_are_plain_numbers(load, name):
+def test_values_are_plain_numbers(load, name):  # AC-26
     for key, value in load(name).compute(predictions=PREDICTIONS, references=REFERENCES, **KWARGS[name]).items():
         assert type(value) is (int if key.startswith("num_") else float), key
 
 
 @pytest.mark.parametrize("name", KWARGS)
-def test_ac26_lists_tuples_and_arrays_give_the_same(load, name):
+def test_lists_tuples_and_arrays_give_the_same(load, name):  # AC-26
     expected = load(name).compute(predictions=PREDICTIONS, references=REFERENCES, **KWARGS[name])
     for predictions, references in (
         ([tuple(row) for row in PREDICTIONS], tuple(tuple(row) for row in REFERENCES)),
@@ -129,7 +117,7 @@ def test_ac26_lists_tuples_and_arrays_give_the_same(load, name):
 
 
 @pytest.mark.parametrize("name", KWARGS)
-def test_ac26_batches_give_the_same_as_one_call(load, name):
+def test_batches_give_the_same_as_one_call(load, name):  # AC-26
     metric = load(name)
     predictions, references = [[1], [2, 3], [0, 4, 2], [5, 1]], [[], [3], [0, 2], [1]]
     expected = metric.compute(predictions=predictions, references=references, **KWARGS[name])
@@ -142,7 +130,7 @@ def test_ac26_batches_give_the_same_as_one_call(load, name):
 
 
 @pytest.mark.parametrize("name", KWARGS)
-def test_ac26_a_mismatch_names_both_numbers_and_leaves_the_metric_usable(load, name):
+def test_a_mismatch_names_both_numbers_and_leaves_the_metric_usable(load, name):  # AC-26
     expected = load(name).compute(predictions=PREDICTIONS, references=REFERENCES, **KWARGS[name])
     with pytest.raises(ValueError, match=r"predictions \(2\) and references \(1\)"):
         load(name).compute(predictions=[[1], [2]], references=[[1]], **KWARGS[name])

@@ -5,18 +5,16 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import huggingface_hub
 import pytest
 
+from forked_python import run_python
 from hf_xmtc.commands.push import main as push_main
 from hf_xmtc.hub import card_from_folder
 from local_hub import LocalHub
-
-SOURCES = Path(__file__).resolve().parents[2] / "src"
 
 METRICS = {
     "test": {"P@1": 0.9714285714, "P@5": 0.74, "nDCG@5": 0.825, "PSP@5": 0.61, "num_documents": 858, "num_left_out": 2},
@@ -66,7 +64,7 @@ def run_client(hub: LocalHub, tmp_path: Path) -> Callable[..., subprocess.Comple
     """
 
     def run(code: str | Path, *args: object, cache: str = "cache", fails: bool = False, **variables: str):
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+        environment = dict.fromkeys(key for key in os.environ if key.startswith(("HF_", "HUGGING")))
         environment |= {
             "HF_ENDPOINT": hub.url,
             "HF_HOME": str(tmp_path / cache),
@@ -74,20 +72,10 @@ def run_client(hub: LocalHub, tmp_path: Path) -> Callable[..., subprocess.Comple
             "HF_HUB_DISABLE_XET": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "NO_PROXY": "127.0.0.1",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(SOURCES), os.environ.get("PYTHONPATH", "")]),
             **variables,
         }
-        start = [sys.executable, code] if isinstance(code, Path) else [sys.executable, "-c", code]
-        command = [*start, *args]
-        done = subprocess.run(
-            [str(part) for part in command],
-            env=environment,
-            stdin=subprocess.DEVNULL,  # a question would end in an error instead of waiting for an answer
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        # Nothing on standard input: a question would end in an error instead of waiting for an answer.
+        done = run_python(code, *args, environment=environment)
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done
 

@@ -79,7 +79,7 @@ def test_costs_of_a_resumed_training_are_said_to_be_those_of_its_last_part(facts
 
 
 @pytest.mark.parametrize("undefined", [float("nan"), None, float("inf"), np.float32("nan"), torch.tensor(float("nan"))])
-def test_ac68_undefined_values_are_shown_as_such_and_not_published(tmp_path, facts, undefined):
+def test_undefined_values_are_shown_as_such_and_not_published(tmp_path, facts, undefined):  # AC-68
     metrics = {
         "test": {"P@1": 0.5, "R@5": undefined, "num_documents": 4},
         "train": {"seconds": undefined, "resumed_at_epoch": 1.0, "documents_per_second": undefined},
@@ -90,7 +90,7 @@ def test_ac68_undefined_values_are_shown_as_such_and_not_published(tmp_path, fac
 
 
 @pytest.mark.parametrize("number", [np.float32, np.float64, torch.tensor])
-def test_ac68_numbers_of_numpy_and_torch_are_numbers(tmp_path, facts, number):
+def test_numbers_of_numpy_and_torch_are_numbers(tmp_path, facts, number):  # AC-68
     metrics = {"test": {"P@1": number(0.5), "num_documents": np.int64(1_500)}, "train": {"seconds": number(60.0)}}
     card = _reloaded(build_model_card(**{**facts, "metrics": metrics, "recipe": {"learning_rate": number(0.25)}}), tmp_path)
     assert [entry.metric_value for entry in card.data.eval_results] == [0.5]
@@ -98,7 +98,7 @@ def test_ac68_numbers_of_numpy_and_torch_are_numbers(tmp_path, facts, number):
     assert "| learning_rate | 0.25 |" in card.text
 
 
-def test_ac74_names_do_not_become_part_of_the_card(tmp_path, facts):
+def test_names_do_not_become_part_of_the_card(tmp_path, facts):  # AC-74
     hostile = "a\n---\n\n# Injected | `x`\n![t](https://evil.example) <script>alert(1)</script> *b* _c_ [l][r] $x$\n\n[r]: https://evil.example"
     label_info = {**facts["label_info"], "examples": [hostile, "b" * 10_000]}
     facts |= {"label_info": label_info, "dataset_name": hostile, "dataset_license": hostile, "base_model": f"me/{hostile}"}
@@ -121,11 +121,11 @@ def _headings(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("license", [3, {"a": 1}, ["mit", 2]])
-def test_ac74_a_licence_that_is_no_text_is_written(facts, license):
+def test_a_licence_that_is_no_text_is_written(facts, license):  # AC-74
     assert "Licence of the data: " in build_model_card(**{**facts, "dataset_license": license}).text
 
 
-def test_ac69_languages_reach_the_header(tmp_path, facts):
+def test_languages_reach_the_header(tmp_path, facts):  # AC-69
     for language, read in (("fi", "fi"), ("fi, sv", ["fi", "sv"]), (["no"], "no"), (None, None)):
         assert _reloaded(build_model_card(**{**facts, "language": language}), tmp_path).data.language == read
 

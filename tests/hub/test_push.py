@@ -248,7 +248,7 @@ SECRETS = (
 )
 
 
-def test_ac49_only_a_model_is_pushed_and_the_rest_is_listed(hub, push, model_folder, capsys):
+def test_only_a_model_is_pushed_and_the_rest_is_listed(hub, push, model_folder, capsys):  # AC-49
     for name in SECRETS:
         (model_folder / name).parent.mkdir(parents=True, exist_ok=True)
         (model_folder / name).write_text("top secret")
@@ -290,7 +290,7 @@ def _link(path: Path, target: Path | str) -> None:
     path.symlink_to(target)
 
 
-def test_ac71_links_to_the_outside_loops_and_links_to_nowhere_stay_behind(hub, push, model_folder, tmp_path):
+def test_links_to_the_outside_loops_and_links_to_nowhere_stay_behind(hub, push, model_folder, tmp_path):  # AC-71
     private = tmp_path / "private"
     private.mkdir()
     (private / "passwords.txt").write_text("top secret")
@@ -327,7 +327,8 @@ def test_ac71_links_to_the_outside_loops_and_links_to_nowhere_stay_behind(hub, p
     ],
 )
 @pytest.mark.parametrize("options", [["--dry_run"], []], ids=["dry", "real"])
-def test_ac71_a_file_of_the_model_that_is_a_link_to_elsewhere_is_refused(
+# AC-71
+def test_a_file_of_the_model_that_is_a_link_to_elsewhere_is_refused(
     hub, push, model_folder, tmp_path, name, target, reason, options
 ):
     private = tmp_path / "private"
@@ -345,7 +346,7 @@ def test_ac71_a_file_of_the_model_that_is_a_link_to_elsewhere_is_refused(
         assert f"{name} is a link that {reason}" in said and "Put the file itself there" in said and hub.requests == []
 
 
-def test_ac71_a_snapshot_of_the_hubs_cache_is_pushed_though_it_is_made_of_links(hub, push, model_folder, tmp_path):
+def test_a_snapshot_of_the_hubs_cache_is_pushed_though_it_is_made_of_links(hub, push, model_folder, tmp_path):  # AC-71
     blobs, snapshot = tmp_path / "models--me--x" / "blobs", tmp_path / "models--me--x" / "snapshots" / "abc"
     blobs.mkdir(parents=True)
     snapshot.mkdir(parents=True)
@@ -356,7 +357,7 @@ def test_ac71_a_snapshot_of_the_hubs_cache_is_pushed_though_it_is_made_of_links(
     assert hub.repos["me/tagger"].files()["model.safetensors"] == (snapshot / "model.safetensors").read_bytes()
 
 
-def test_ac71_links_within_the_folder_are_pushed_as_files(hub, push, model_folder):
+def test_links_within_the_folder_are_pushed_as_files(hub, push, model_folder):  # AC-71
     (model_folder / "README.md").rename(model_folder / "README.en.md")
     _link(model_folder / "README.md", "README.en.md")
     push(model_folder, "me/tagger")

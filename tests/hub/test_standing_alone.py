@@ -14,10 +14,8 @@ from transformers import AutoTokenizer
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from hf_xmtc import BertXMLForXMTC
-from models.families import FAMILIES, LONG, SHORT, make_batch, overwrite_parameters
+from models.families import LONG, SHORT, VARIANTS, make_batch, overwrite_parameters
 
-VARIANTS = [(family, num_blocks) for family in FAMILIES for num_blocks in (0, 2) if not (family.has_own_loss and num_blocks)]
-VARIANT_NAMES = [f"{family.name}-{'cornet' if num_blocks else 'plain'}" for family, num_blocks in VARIANTS]
 TEXT = "play music and edit a plain file"
 
 # One variant of every model class, and the file that is other in a second folder of its name. Half of the second folders are
@@ -43,7 +41,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory, tiny_model_folder: Path) -
     jobs, expected = [], {}
 
     # Every family, every parameter overwritten, as it is in memory.
-    for name, (family, num_blocks) in zip(VARIANT_NAMES, VARIANTS, strict=True):
+    for name, (family, num_blocks) in VARIANTS.items():
         model = family.build(cornet_num_blocks=num_blocks, label_names=list("edcba"))
         overwrite_parameters(model)
         model.save_pretrained(root / name)
@@ -121,8 +119,8 @@ def test_the_process_really_had_nothing_else(outcome):
     assert all(outcome["hidden"].values()), outcome["hidden"]
 
 
-@pytest.mark.parametrize("name", VARIANT_NAMES)
-def test_ac01_every_family_opens_with_every_tensor_and_the_same_logits(outcome, name):
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_family_opens_with_every_tensor_and_the_same_logits(outcome, name):  # AC-01
     result = outcome["results"][name]
     assert result["class"].startswith("transformers_modules.")
     assert result["report"] == {} and result["all_tensors"] and result["differing"] == [] == result["asked"]
@@ -133,12 +131,12 @@ def test_ac01_every_family_opens_with_every_tensor_and_the_same_logits(outcome, 
 
 
 @pytest.mark.parametrize("name", [*CHANGED, *(f"changed {name}" for name in CHANGED)])
-def test_ac61_each_of_two_folders_of_one_name_runs_its_own_code(outcome, name):
+def test_each_of_two_folders_of_one_name_runs_its_own_code(outcome, name):  # AC-61
     assert outcome["results"][name]["code_of_others"] == []
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_ac61_the_hash_that_tells_folders_apart_covers_all_code(outcome, name):
+def test_the_hash_that_tells_folders_apart_covers_all_code(outcome, name):  # AC-61
     folder = outcome["folders"][name]
     config = json.loads((folder / "config.json").read_text())["auto_map"]["AutoConfig"].split(".")[0]
     read = {Path(file).name for file in get_relative_import_files(folder / f"{config}.py")}
@@ -146,7 +144,7 @@ def test_ac61_the_hash_that_tells_folders_apart_covers_all_code(outcome, name):
 
 
 @pytest.mark.parametrize("name", [*PATH_JOBS, *SAVED_JOBS])
-def test_ac02_the_folder_opens_from_anywhere_and_predicts_the_same(outcome, name):
+def test_the_folder_opens_from_anywhere_and_predicts_the_same(outcome, name):  # AC-02
     result = outcome["results"][name]
     assert result["report"] == {} and result["differing"] == []
     torch.testing.assert_close(torch.tensor(result["logits"]), outcome["expected"][name], rtol=2e-6, atol=2e-6)
@@ -156,20 +154,20 @@ def test_ac02_the_folder_opens_from_anywhere_and_predicts_the_same(outcome, name
     assert by_label == pytest.approx(dict(zip(result["labels"], scores, strict=True)), abs=1e-5)
 
 
-@pytest.mark.parametrize("name", [*VARIANT_NAMES[:2], *PATH_JOBS, *SAVED_JOBS])
-def test_ac02_the_folder_holds_everything_and_points_only_to_itself(outcome, name):
+@pytest.mark.parametrize("name", [*list(VARIANTS)[:2], *PATH_JOBS, *SAVED_JOBS])
+def test_the_folder_holds_everything_and_points_only_to_itself(outcome, name):  # AC-02
     folder = outcome["folders"][name]
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert set(config["auto_map"]) == {"AutoConfig", "AutoModel", "AutoModelForSequenceClassification"}
     targets = [*config["auto_map"].values(), config["custom_pipelines"]["text-classification"]["impl"]]
     assert all("--" not in target and (folder / f"{target.split('.')[0]}.py").is_file() for target in targets)
     expected = {"config.json", "model.safetensors", "labels.json"}
-    expected |= set() if name in VARIANT_NAMES else {"tokenizer.json", "tokenizer_config.json"}
+    expected |= set() if name in VARIANTS else {"tokenizer.json", "tokenizer_config.json"}
     assert expected <= {path.name for path in folder.iterdir()}
     assert str(folder.parent) not in (folder / "config.json").read_text(encoding="utf-8")
 
 
-def test_ac02_saving_again_writes_the_same_code_and_labels(outcome):
+def test_saving_again_writes_the_same_code_and_labels(outcome):  # AC-02
     first, second, third = (outcome["folders"][name] for name in ("path", *SAVED_JOBS[1:]))
     files = {path.name for path in first.iterdir() if path.suffix == ".py"} | {"labels.json"}
     for name in files:
@@ -179,7 +177,7 @@ def test_ac02_saving_again_writes_the_same_code_and_labels(outcome):
 
 def test_exported_code_imports_only_torch_transformers_the_standard_library_and_siblings(outcome):
     allowed = {"torch", "transformers", *sys.stdlib_module_names}
-    for name in VARIANT_NAMES:
+    for name in VARIANTS:
         folder = outcome["folders"][name]
         code = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
         for stem, text in code.items():

@@ -144,7 +144,7 @@ def test_a_card_whose_metadata_cannot_be_read_is_a_problem(model_folder, metadat
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_ac75_weights_that_are_not_finite_are_a_problem(model_folder, value, kind, monkeypatch):
+def test_weights_that_are_not_finite_are_a_problem(model_folder, value, kind, monkeypatch):  # AC-75
     monkeypatch.setattr("hf_xmtc.hub.verify.BLOCK_NUMBERS", 7)  # so that a tensor has many blocks
     path = model_folder / "model.safetensors"
     weights = {name: tensor.to(kind) for name, tensor in load_file(path).items()}

@@ -54,7 +54,7 @@ def test_macro_f1_equals_scikit_learn_on_the_labels_of_each_group():
 
 
 @pytest.mark.filterwarnings("error")
-def test_ac23_a_label_in_neither_counts_as_zero_or_is_left_out():
+def test_a_label_in_neither_counts_as_zero_or_is_left_out():  # AC-23
     predicted, positives, counts = [[0], [2]], [[0], [2]], [9, 7, 5, 3]
     assert macro_f1_by_frequency(predicted, positives, counts, num_groups=2).tolist() == [0.5, 0.5]
     assert macro_f1_by_frequency(predicted, positives, counts, num_groups=2, undefined="skip").tolist() == [1.0, 1.0]

@@ -31,7 +31,7 @@ def random_sets(seed, num_documents=60, num_labels=15, share=0.15):
     return [np.flatnonzero(row).tolist() for row in cells]
 
 
-def test_by_hand_example_l7():
+def test_an_example_by_hand():
     positives, predicted = [[0, 1], [0, 1], [0], [1]], [[0, 1], [0], [0], [1]]
     assert label_dependency_kl(predicted, positives, num_labels=2) == pytest.approx(0.653886, abs=1e-6)
     dependency = label_dependency(predicted, positives, num_labels=2)
@@ -80,7 +80,7 @@ def test_a_pair_that_is_never_predicted_is_clipped_and_counted():
 
 
 @pytest.mark.filterwarnings("error")
-def test_ac23_without_pairs_the_sum_is_empty():
+def test_without_pairs_the_sum_is_empty():  # AC-23
     for predicted, positives, num_labels in (
         ([[0, 1]], [[0]], 2),
         ([[], []], [[], []], 3),

@@ -79,7 +79,7 @@ def test_equals_pyxclib_with_fewer_than_k_predictions():
         assert ours == pytest.approx(GOLDEN[f"{prefix}.psndcg"][k - 1], abs=1e-6)
 
 
-def test_ac24_equals_a_plain_loop_on_top_k_of_random_scores():
+def test_equals_a_plain_loop_on_top_k_of_random_scores():  # AC-24
     generator = np.random.default_rng(3)
     top_labels = np.argsort(generator.random((300, 50)), axis=1)[:, :5]
     positives = [generator.choice(60, size=size, replace=False).tolist() for size in generator.integers(0, 9, 300)]
@@ -128,7 +128,7 @@ def test_predicted_ids_without_a_weight_are_plain_misses():
 
 
 @pytest.mark.filterwarnings("error")
-def test_ac23_no_positives_at_all_is_an_error():
+def test_no_positives_at_all_is_an_error():  # AC-23
     for metric in (psp_at_k, psndcg_at_k):
         with pytest.raises(ValueError, match="None of the 2 documents has a positive label"):
             metric([[0], [1]], [[], []], 1, [1.0, 1.0])

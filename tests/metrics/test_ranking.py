@@ -83,7 +83,7 @@ def test_equals_pyxclib_with_fewer_than_k_predictions(metric):
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("empty", ["skip", "zero"])
-def test_ac24_equals_a_plain_loop_on_top_k_of_random_scores(metric, empty):
+def test_equals_a_plain_loop_on_top_k_of_random_scores(metric, empty):  # AC-24
     generator = np.random.default_rng(7)
     scores = generator.random((300, 50))
     top_labels = np.argsort(-scores, axis=1)[:, :5]
@@ -102,7 +102,7 @@ def test_every_form_of_positives_gives_the_same_value(metric):
         assert METRICS[metric](GOLDEN["ranking"], positives, 5) == METRICS[metric](GOLDEN["ranking"], TARGETS, 5)
 
 
-def test_ac22_fewer_positives_than_k():
+def test_fewer_positives_than_k():  # AC-22
     ranking = [[7, 1, 2, 3, 4]]
     assert precision_at_k(ranking, [[7]], 5) == pytest.approx(0.2)
     assert ndcg_at_k(ranking, [[7]], 5) == pytest.approx(1.0)
@@ -112,7 +112,7 @@ def test_ac22_fewer_positives_than_k():
     assert ndcg_at_k([[9, 1, 2]], [[1, 4]], 3) == pytest.approx(0.38685, abs=5e-6)
 
 
-def test_ac22_k_larger_than_the_number_of_labels_still_divides_by_k():
+def test_k_larger_than_the_number_of_labels_still_divides_by_k():  # AC-22
     top_labels = np.array([[2, 0, 1]])
     assert precision_at_k(top_labels, [[0, 1, 2]], 5) == pytest.approx(3 / 5)
     assert ndcg_at_k(top_labels, [[0, 1, 2]], 5) == pytest.approx(1.0)
@@ -120,7 +120,7 @@ def test_ac22_k_larger_than_the_number_of_labels_still_divides_by_k():
 
 
 @pytest.mark.filterwarnings("error")
-def test_ac23_empty_documents_are_left_out_or_count_as_zero():
+def test_empty_documents_are_left_out_or_count_as_zero():  # AC-23
     top_labels, positives = np.array([[1, 3], [0, 2]]), [[1, 3], []]
     for metric in METRICS.values():
         assert metric(top_labels, positives, 1) in (1.0, 0.5)  # R@1 finds one of two
@@ -130,7 +130,7 @@ def test_ac23_empty_documents_are_left_out_or_count_as_zero():
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("metric", METRICS)
-def test_ac23_all_documents_empty_is_an_error_or_zero_never_nan(metric):
+def test_all_documents_empty_is_an_error_or_zero_never_nan(metric):  # AC-23
     top_labels = np.array([[1, 3], [0, 2]])
     with pytest.raises(ValueError, match="none of the 2 documents has a positive label"):
         METRICS[metric](top_labels, [[], []], 1)
@@ -139,7 +139,7 @@ def test_ac23_all_documents_empty_is_an_error_or_zero_never_nan(metric):
         METRICS[metric](np.zeros((0, 5), dtype=int), [], 1, empty="zero")
 
 
-def test_ac15_labels_unknown_to_the_model_count_as_missed():
+def test_labels_unknown_to_the_model_count_as_missed():  # AC-15
     assert precision_at_k([[0, 1, 2]], [[0, 3]], 1) == 1.0
     assert recall_at_k([[0, 1, 2]], [[0, 3]], 3) == 0.5
 

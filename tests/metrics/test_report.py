@@ -41,7 +41,7 @@ def test_the_other_variant_of_psndcg_is_named_in_the_key():
 
 
 @pytest.mark.filterwarnings("error")
-def test_ac23_the_number_of_documents_left_out_is_reported():
+def test_the_number_of_documents_left_out_is_reported():  # AC-23
     top_labels, positives = [[1, 3], [0, 2]], [[1, 3], []]
     report = ranking_report(top_labels, positives, ks=[1])
     assert (report["P@1"], report["nDCG@1"]) == (1.0, 1.0)
@@ -53,7 +53,7 @@ def test_ac23_the_number_of_documents_left_out_is_reported():
         ranking_report(top_labels, [[], []])
 
 
-def test_ac15_labels_unknown_to_the_model_are_missed_or_ignored():
+def test_labels_unknown_to_the_model_are_missed_or_ignored():  # AC-15
     top_labels, positives = [[0, 1, 2], [2, 1, 0]], [[0, 3], [3]]
     counted = ranking_report(top_labels, positives)
     assert (counted["P@1"], counted["R@3"], counted["num_left_out"]) == (0.5, 0.25, 0)
@@ -61,7 +61,7 @@ def test_ac15_labels_unknown_to_the_model_are_missed_or_ignored():
     assert (ignoring["P@1"], ignoring["R@3"], ignoring["num_left_out"]) == (1.0, 1.0, 1)
 
 
-def test_ac15_example_of_one_document():
+def test_example_of_one_document():  # AC-15
     assert ranking_report([[0, 1, 2]], [[0, 3]])["P@1"] == 1.0
     assert ranking_report([[0, 1, 2]], [[0, 3]])["R@3"] == 0.5
     assert ranking_report([[0, 1, 2]], [[0, 3]], ignore_unseen=3)["R@3"] == 1.0

@@ -100,14 +100,14 @@ def test_by_hand():
 
 
 @pytest.mark.filterwarnings("error")
-def test_ac23_macro_f1_of_a_label_in_neither_is_finite_and_follows_its_rule():
+def test_macro_f1_of_a_label_in_neither_is_finite_and_follows_its_rule():  # AC-23
     assert set_report([[0]], [[0]], num_labels=2)["macro_f1"] == 0.5  # label 1 counts as 0
     assert set_report([[0]], [[0]], num_labels=2, undefined="skip")["macro_f1"] == 1.0  # label 1 is left out
     assert set_report([[0]], [[0]], num_labels=2)["num_undefined_labels"] == 1
 
 
 @pytest.mark.filterwarnings("error")
-def test_ac23_nothing_predicted_and_nothing_true_gives_zeros_or_an_error():
+def test_nothing_predicted_and_nothing_true_gives_zeros_or_an_error():  # AC-23
     report = set_report([[], []], [[], []], num_labels=3)
     assert report["micro_f1"] == report["macro_f1"] == report["samples_f1"] == report["hamming_loss"] == 0.0
     assert report["subset_accuracy"] == 1.0  # the empty set is exactly right

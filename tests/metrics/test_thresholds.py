@@ -139,7 +139,7 @@ def test_a_label_given_twice_counts_once_with_its_higher_score():
         (np.zeros((1, 0), dtype=np.int64), [[0]]),
     ],
 )
-def test_ac23_without_a_hit_the_fallback_is_returned(top_labels, positives):
+def test_without_a_hit_the_fallback_is_returned(top_labels, positives):  # AC-23
     scores = np.full(top_labels.shape, 0.9)
     assert best_threshold(scores, top_labels, positives, 3) == 0.5
     assert best_threshold(scores, top_labels, positives, 3, fallback=0.2) == 0.2

@@ -6,7 +6,7 @@ import pytest
 from transformers.utils import logging as transformers_logging
 
 from hf_xmtc import XMTCPreTrainedModel
-from models.families import FAMILIES, Family
+from models.families import FAMILIES, VARIANTS, Family
 
 
 @pytest.fixture(params=FAMILIES, ids=lambda family: family.name)
@@ -14,12 +14,11 @@ def family(request: pytest.FixtureRequest) -> Family:
     return request.param
 
 
-@pytest.fixture(params=[0, 2], ids=["plain", "cornet"])
-def model(request: pytest.FixtureRequest, family: Family) -> XMTCPreTrainedModel:
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+def model(request: pytest.FixtureRequest) -> XMTCPreTrainedModel:
     """Each family without and with CorNet, dropout off, in evaluation mode."""
-    if family.has_own_loss and request.param:
-        pytest.skip("it has no place for CorNet")
-    return family.build(cornet_num_blocks=request.param)
+    family, num_blocks = request.param
+    return family.build(cornet_num_blocks=num_blocks)
 
 
 @pytest.fixture

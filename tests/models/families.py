@@ -32,7 +32,20 @@ from hf_xmtc import (
 )
 from hf_xmtc.models.linear_tree_head import Trees
 
-__all__ = ["FAMILIES", "LONG", "NUM_LABELS", "SHORT", "Family", "make_batch", "overwrite_parameters"]
+__all__ = [
+    "FAMILIES",
+    "LONG",
+    "NUM_LABELS",
+    "SHORT",
+    "VARIANTS",
+    "Family",
+    "assert_same",
+    "for_families",
+    "make_batch",
+    "models_with_loss",
+    "overwrite_parameters",
+    "what_can_be_asked_for",
+]
 
 VOCAB_SIZE = 40
 NUM_LABELS = 5
@@ -53,6 +66,11 @@ class Family:
     has_own_loss: bool = False
     # A linear tree has an index of words instead of matrices with a row per label, and cannot start anew in part.
     has_label_matrices: bool = True
+
+    @property
+    def most_blocks(self) -> int:
+        """Blocks of CorNet in a model that shall have all that its family can have."""
+        return 0 if self.has_own_loss else 2
 
 
 def _bertxml(**family_settings: Any) -> Callable[..., BertXMLForXMTC]:
@@ -252,6 +270,17 @@ FAMILIES = [
     Family("meshprobenet", _meshprobenet()),
     Family("meshprobenet-bottleneck", _meshprobenet(bottleneck_size=10)),
 ]
+# Each family without CorNet, and with it where there is a place for it.
+VARIANTS = {
+    f"{family.name}-{'cornet' if num_blocks else 'plain'}": (family, num_blocks)
+    for family in FAMILIES
+    for num_blocks in sorted({0, family.most_blocks})
+}
+
+
+def for_families(condition: Callable[[Family], bool]) -> pytest.MarkDecorator:
+    """Run a test for those families that its promise is about."""
+    return pytest.mark.parametrize("family", [*filter(condition, FAMILIES)], ids=lambda family: family.name)
 
 
 def make_batch(
@@ -294,8 +323,6 @@ def what_can_be_asked_for(model, num_documents: int) -> dict[str, bool | torch.T
 
 def models_with_loss(family: Family, label_loss: str) -> Iterator[XMTCPreTrainedModel]:
     """A model without and with CorNet that learns by a loss, its labels weighed differently where the loss weighs them."""
-    if family.has_own_loss:
-        pytest.skip("its loss is not chosen")
     for num_blocks in (0, 2):
         model = family.build(cornet_num_blocks=num_blocks, label_loss=label_loss, label_block_size=2)
         if model.label_head.positive_weight is not None:

@@ -11,7 +11,15 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-__all__ = ["assert_close", "assert_gradients_close", "gradient_of", "load_golden", "our_name", "stored_parameters"]
+__all__ = [
+    "ATTENTIONXML_NAMES",
+    "assert_close",
+    "assert_gradients_close",
+    "gradient_of",
+    "load_golden",
+    "our_name",
+    "stored_parameters",
+]
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
@@ -23,6 +31,16 @@ _RENAMED = [
     (r"\.ffn\.", "."),
     (r"^classifier\.", "label_head.output."),
     (r"^cornet\.(\d+)\.", r"cornet.blocks.\1."),
+]
+
+# The names of AttentionXML's parameters, for `stored_parameters`.
+ATTENTIONXML_NAMES = [
+    (r"^embedding\.", "words.embedding."),
+    (r"^bilstm\.init_state$", "bilstm.initial_state"),
+    (r"^bilstm\.(weight|bias)", r"bilstm.lstm.\1"),
+    (r"^label_attention\.", "label_head.attention."),
+    (r"^mlp\.", "label_head.linears."),
+    (r"^mlp_output\.", "label_head.output."),
 ]
 
 

@@ -5,7 +5,7 @@ import torch
 
 from hf_xmtc.models.laco_cooccurrence import RANDOM_NUMBERS
 from models.families import FAMILIES, LONG, SHORT, make_batch, models_with_loss
-from models.test_modeling_laco import build
+from models.tiny_laco import build
 
 DOCUMENTS = [SHORT, LONG, [9], LONG[3:], SHORT[::-1], LONG[:5], [30, 31], LONG[::-1]]
 # Of different sizes, and none.
@@ -45,17 +45,17 @@ def assert_parts_give_the_whole(model, **inputs) -> None:
     ],
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
-def test_ac65_laco_learns_the_same_in_parts(settings):
+def test_laco_learns_the_same_in_parts(settings):  # AC-65
     model = build(**settings).train()
     inputs = {"candidate_ids": CANDIDATES} if "num_candidates" in settings else {}
     assert_parts_give_the_whole(model, random_numbers=torch.randint(2**62, (8, RANDOM_NUMBERS)), **inputs)
 
 
 @pytest.mark.parametrize("label_loss", ["bce", "propensity_bce", "asymmetric"])
-def test_ac65_every_label_loss_is_the_same_in_parts(label_loss):
+def test_every_label_loss_is_the_same_in_parts(label_loss):  # AC-65
     for model in models_with_loss(next(family for family in FAMILIES if family.name == "xmlrnn"), label_loss):
         assert_parts_give_the_whole(model)
 
 
-def test_ac65_the_loss_of_sequences_is_the_same_in_parts():
+def test_the_loss_of_sequences_is_the_same_in_parts():  # AC-65
     assert_parts_give_the_whole(next(family for family in FAMILIES if family.name == "seqtag-on-bert").build())

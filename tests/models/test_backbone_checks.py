@@ -52,7 +52,7 @@ def longest_read(backbone, at_most: int = ROWS) -> int:
 
 
 @pytest.mark.parametrize("model_type", TYPES)
-def test_ac39_the_longest_input_of_every_type_is_known_or_the_type_is_refused(model_type):
+def test_the_longest_input_of_every_type_is_known_or_the_type_is_refused(model_type):  # AC-39
     try:
         config = tiny(model_type)
     except ValueError:
@@ -93,7 +93,7 @@ def test_the_smallest_encoders_are_tried_or_left_alone(rows, vocab_size):
 
 
 @pytest.mark.parametrize("family", [BertXMLForXMTC, LACOForXMTC])
-def test_ac40_an_encoder_that_reads_padding_is_refused_on_loading(tmp_path, family):
+def test_an_encoder_that_reads_padding_is_refused_on_loading(tmp_path, family):  # AC-40
     AutoModel.from_config(tiny("fnet")).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"Padding behind a text moves its states in a 'fnet' model by \d.*Choose a BERT"):
         load_backbone(str(tmp_path))
@@ -104,7 +104,7 @@ def test_ac40_an_encoder_that_reads_padding_is_refused_on_loading(tmp_path, fami
         family(config(backbone_config=tiny("fnet"), num_labels=3, **more))
 
 
-def test_ac40_a_checkpoint_of_ours_is_not_tried_again(tmp_path, monkeypatch):
+def test_a_checkpoint_of_ours_is_not_tried_again(tmp_path, monkeypatch):  # AC-40
     model = BertXMLForXMTC(BertXMLConfig(backbone_config=tiny("bert"), num_cls_tokens=2, num_labels=3))
     model.save_pretrained(tmp_path)
     monkeypatch.setattr(backbone_checks, "_states_of", lambda *_: pytest.fail("tried"))
@@ -123,6 +123,6 @@ def test_ac40_a_checkpoint_of_ours_is_not_tried_again(tmp_path, monkeypatch):
         (CONFIG_MAPPING["big_bird"](), "attention_type='original_full'"),
     ],
 )
-def test_ac40_what_reads_no_text_alone_and_whole_is_refused_with_its_name(config, complaint):
+def test_what_reads_no_text_alone_and_whole_is_refused_with_its_name(config, complaint):  # AC-40
     with pytest.raises(ValueError, match=complaint):
         BertXMLForXMTC(BertXMLConfig(backbone_config=config, num_cls_tokens=2, num_labels=3))

@@ -10,23 +10,23 @@ from transformers import AutoConfig
 from hf_xmtc import LACOConfig, LACOForXMTC, SeqTagConfig
 from hf_xmtc.models.configuration_laco import REMOVED
 from models.families import make_batch
-from models.test_modeling_laco import BATCH, build
+from models.tiny_laco import BATCH, build
 
 # Enough documents for rare draws to differ: of three labels, of one, of none.
 DOCUMENTS = BATCH * 12
 LABELS = torch.tensor([[0, 2, 3, 5], [1, -100, -100, -100], [1, 2, 4, -100], [-100] * 4] * 6)
 
 
-def test_d1_to_d18_defaults_are_those_of_the_specification():
+def test_defaults_are_those_of_the_specification():
     config = LACOConfig(num_labels=6)
     decided = {
         "label_positions": "shared",  # D3, for any number of labels in any order
-        "cross_attention_kernel": [11, 1],  # D7, r = 5
+        "cross_attention_kernel": [11, 1],
         "cross_attention_channels": 64,
-        "loss_reduction": "sum_labels",  # D10
-        "plcp_weight": 2.0,  # D15
+        "loss_reduction": "sum_labels",
+        "plcp_weight": 2.0,
         "clcp_weight": 10.0,
-        "decision_threshold": 0.5,  # D18
+        "decision_threshold": 0.5,
         "classifier_token": "pooler",
         "classifier_dropout": 0.1,
         "auxiliary_task": "none",

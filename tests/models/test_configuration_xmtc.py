@@ -49,7 +49,7 @@ def test_names_come_back_from_labels_json_in_their_order(named_folder, tmp_path,
     assert LabelNames.load(tmp_path / "again") == LabelNames.load(named_folder)
 
 
-def test_ac14_a_reopened_model_names_its_outputs_in_training_order(named_folder):
+def test_a_reopened_model_names_its_outputs_in_training_order(named_folder):  # AC-14
     model = BertXMLForXMTC.from_pretrained(named_folder)
     assert [model.config.id2label[label_id] for label_id in range(5)] == list("edcba")
 

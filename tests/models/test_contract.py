@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from hf_xmtc.models.mixed_precision import in_autocast_type
-from models.families import LONG, NUM_LABELS, SHORT, assert_same, make_batch, models_with_loss, overwrite_parameters
+from models.families import (
+    LONG,
+    NUM_LABELS,
+    SHORT,
+    assert_same,
+    for_families,
+    make_batch,
+    models_with_loss,
+    overwrite_parameters,
+)
 
 EMPTY: list[int] = []
 
@@ -14,7 +23,7 @@ EMPTY: list[int] = []
 # ---- saving and opening ----------------------------------------------------------------------------------------------------
 
 
-def test_ac01_save_then_load_gives_the_same_model(model, tmp_path, warnings_logged):
+def test_save_then_load_gives_the_same_model(model, tmp_path, warnings_logged):  # AC-01
     overwrite_parameters(model)
     batch = make_batch(model, [SHORT, LONG])
     model.save_pretrained(tmp_path)
@@ -60,7 +69,7 @@ def test_under_autocast_what_an_lstm_reads_is_cast_and_float64_stays():
 
 
 @torch.no_grad()
-def test_ac27_scores_do_not_depend_on_padding_or_neighbours(model):
+def test_scores_do_not_depend_on_padding_or_neighbours(model):  # AC-27
     alone = model(**make_batch(model, [SHORT])).logits
     limit = model.max_input_tokens or 32
     for batch in (
@@ -81,7 +90,7 @@ def test_the_mask_is_derived_from_the_padding_where_it_is_left_out(model):
 
 
 @torch.no_grad()
-def test_ac28_a_document_without_tokens_is_scored_and_leaves_its_neighbours_alone(model):
+def test_a_document_without_tokens_is_scored_and_leaves_its_neighbours_alone(model):  # AC-28
     alone = model(**make_batch(model, [EMPTY])).logits
     assert alone.isfinite().all()
     together = model(**make_batch(model, [SHORT, EMPTY])).logits
@@ -89,7 +98,7 @@ def test_ac28_a_document_without_tokens_is_scored_and_leaves_its_neighbours_alon
     torch.testing.assert_close(together[:1], model(**make_batch(model, [SHORT])).logits, rtol=0, atol=1e-5)
 
 
-def test_ac28_a_training_step_on_documents_without_tokens_or_labels_is_finite(model):
+def test_a_training_step_on_documents_without_tokens_or_labels_is_finite(model):  # AC-28
     output = model(**make_batch(model, [SHORT, EMPTY]), labels=torch.tensor([[-100, -100], [0, 2]]))
     output.loss.backward()
     assert output.loss.isfinite()
@@ -109,7 +118,7 @@ def test_a_row_that_is_nothing_but_padding_gives_no_nan(family, attn_implementat
 
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
-def test_ac29_half_precision_is_finite(model, dtype):
+def test_half_precision_is_finite(model, dtype):  # AC-29
     batch = make_batch(model, [LONG, SHORT, EMPTY])
     labels = torch.tensor([[0, 3], [1, -100], [-100, -100]])
     best = model(**batch).logits[0].argmax()
@@ -122,7 +131,8 @@ def test_ac29_half_precision_is_finite(model, dtype):
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 @pytest.mark.parametrize("label_loss", ["bce", "propensity_bce", "asymmetric"])
-def test_ac29_half_precision_is_finite_with_every_label_loss_by_blocks(family, label_loss, dtype):
+@for_families(lambda family: not family.has_own_loss)
+def test_half_precision_is_finite_with_every_label_loss_by_blocks(family, label_loss, dtype):  # AC-29
     for model in models_with_loss(family, label_loss):
         batch = make_batch(model, [LONG, SHORT, EMPTY])
         labels = torch.tensor([[0, 3], [1, -100], [-100, -100]])
@@ -141,9 +151,10 @@ def test_ac29_half_precision_is_finite_with_every_label_loss_by_blocks(family, l
 # ---- loss and labels -------------------------------------------------------------------------------------------------------
 
 
-def test_loss_is_binary_cross_entropy_for_ids_and_for_multi_hot_labels(family, model):
-    if family.has_own_loss:
-        pytest.skip("its loss is another")
+@for_families(lambda family: not family.has_own_loss)
+@pytest.mark.parametrize("num_blocks", [0, 2], ids=["plain", "cornet"])
+def test_loss_is_binary_cross_entropy_for_ids_and_for_multi_hot_labels(family, num_blocks):
+    model = family.build(cornet_num_blocks=num_blocks)
     batch = make_batch(model, [SHORT, LONG])
     multi_hot = torch.tensor([[1.0, 0, 0, 1, 0], [0.0, 0, 0, 0, 1]])
     output = model(**batch, labels=multi_hot)
@@ -165,23 +176,23 @@ def test_loss_reduction_sum_labels_sums_over_labels_and_averages_over_documents(
     assert ratio.item() == pytest.approx(NUM_LABELS)
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (torch.tensor([[NUM_LABELS]]), "Label id 5 is outside 0 … 4"),
-        (torch.tensor([[-1]]), "Label id -1 is outside 0 … 4"),
-        (torch.tensor([1]), r"labels must have two dimensions.*got \(1,\)"),
-        (torch.tensor([[1.0, 0.0]]), "have 2 columns but the model has num_labels=5"),
-        (torch.tensor([[0.0, 0.3, 0.0, 1.0, 0.0]]), "hold the value 0.3"),
-        (torch.tensor([[0], [1]]), "labels has 2 rows but there are 1 documents"),
-    ],
-)
-def test_wrong_labels_are_refused_with_and_without_top_k(family, labels, message):
+WRONG_LABELS = [
+    (torch.tensor([[NUM_LABELS]]), "Label id 5 is outside 0 … 4"),
+    (torch.tensor([[-1]]), "Label id -1 is outside 0 … 4"),
+    (torch.tensor([1]), r"labels must have two dimensions.*got \(1,\)"),
+    (torch.tensor([[1.0, 0.0]]), "have 2 columns but the model has num_labels=5"),
+    (torch.tensor([[0.0, 0.3, 0.0, 1.0, 0.0]]), "hold the value 0.3"),
+    (torch.tensor([[0], [1]]), "labels has 2 rows but there are 1 documents"),
+]
+
+
+def test_wrong_labels_are_refused_with_and_without_top_k(family):
     model = family.build(cornet_num_blocks=0)
     batch = make_batch(model, [SHORT])
-    for top_k in (None, 2):
-        with pytest.raises(ValueError, match=message):
-            model(**batch, labels=labels, top_k=top_k)
+    for labels, message in WRONG_LABELS:
+        for top_k in (None, 2):
+            with pytest.raises(ValueError, match=message):
+                model(**batch, labels=labels, top_k=top_k)
 
 
 def test_a_row_of_labels_is_needed_for_every_document(family):
@@ -190,7 +201,7 @@ def test_a_row_of_labels_is_needed_for_every_document(family):
         model(**make_batch(model, [SHORT, LONG]), labels=torch.tensor([[0]]))
 
 
-def test_ac32_one_label_is_still_multi_label(family):
+def test_one_label_is_still_multi_label(family):  # AC-32
     model = family.build(num_labels=1)
     assert model.config.problem_type == "multi_label_classification"
     batch = make_batch(model, [SHORT, LONG])
@@ -215,7 +226,7 @@ def test_unknown_arguments_are_refused(family):
 # ---- the encoder -----------------------------------------------------------------------------------------------------------
 
 
-def test_ac36_the_head_alone_is_trained_when_the_encoder_is_frozen(model, tmp_path):
+def test_the_head_alone_is_trained_when_the_encoder_is_frozen(model, tmp_path):  # AC-36
     model.save_pretrained(tmp_path)
     for trained in (model, type(model).from_pretrained(tmp_path)):
         encoder = trained.base_model

@@ -3,7 +3,16 @@
 import pytest
 import torch
 
-from models.families import LONG, NUM_LABELS, SHORT, assert_same, make_batch, models_with_loss, what_can_be_asked_for
+from models.families import (
+    LONG,
+    NUM_LABELS,
+    SHORT,
+    assert_same,
+    for_families,
+    make_batch,
+    models_with_loss,
+    what_can_be_asked_for,
+)
 
 # ---- outputs ---------------------------------------------------------------------------------------------------------------
 
@@ -29,10 +38,10 @@ def test_equal_logits_go_to_the_lower_label_id(model):
     assert model(**make_batch(model, [SHORT, LONG]), top_k=3).top_labels.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
-@pytest.mark.parametrize("top_k", [0, -1])
-def test_top_k_below_one_is_refused(model, top_k):
-    with pytest.raises(ValueError, match=f"top_k={top_k}, but it must be at least 1"):
-        model(**make_batch(model, [SHORT]), top_k=top_k)
+def test_top_k_below_one_is_refused(model):
+    for top_k in (0, -1):
+        with pytest.raises(ValueError, match=f"top_k={top_k}, but it must be at least 1"):
+            model(**make_batch(model, [SHORT]), top_k=top_k)
 
 
 def test_top_k_with_labels_gives_the_same_loss_and_gradients(model):
@@ -67,6 +76,7 @@ def test_top_k_zero_gives_the_loss_alone_and_its_gradients(model):
 
 
 @pytest.mark.parametrize("label_loss", ["bce", "propensity_bce", "asymmetric"])
+@for_families(lambda family: not family.has_own_loss)
 def test_every_label_loss_is_the_same_with_and_without_logits(family, label_loss):
     for model in models_with_loss(family, label_loss):
         batch, labels = make_batch(model, [SHORT, LONG]), torch.tensor([[0, 1], [4, -100]])
@@ -196,11 +206,15 @@ def test_weights_of_tokens_are_nothing_at_padding_and_refused_for_unknown_labels
             model.token_weights(*arguments, torch.tensor([[wrong], [0]]))
 
 
+def contributions_are_parts_of_a_logit(family) -> bool:
+    model = family.build(cornet_num_blocks=0)
+    return model.token_weight_kind == "contribution" and not getattr(model.config, "bottleneck_size", None)
+
+
 @torch.no_grad()
+@for_families(contributions_are_parts_of_a_logit)
 def test_contributions_of_tokens_add_up_to_the_raw_logit(family):
     model = family.build(cornet_num_blocks=0)
-    if model.token_weight_kind != "contribution" or getattr(model.config, "bottleneck_size", None):
-        pytest.skip("its weights are no parts of a logit")
     if getattr(model.config, "joint_embedding", False):
         model = family.build(cornet_num_blocks=0, sep_token_id=None)  # a separator has a part and no column
     batch = make_batch(model, [SHORT, LONG], left=True)
@@ -213,12 +227,11 @@ def test_contributions_of_tokens_add_up_to_the_raw_logit(family):
 # ---- training --------------------------------------------------------------------------------------------------------------
 
 
+@for_families(lambda family: family.has_label_matrices)  # a linear tree has no layers
 def test_activation_checkpointing_changes_no_gradient(family):
     gradients = []
     for checkpointing in (False, True):
-        model = family.build(cornet_num_blocks=0 if family.has_own_loss else 2, dropout=0.1).train()
-        if not model.supports_gradient_checkpointing:
-            pytest.skip("it has no layers")
+        model = family.build(cornet_num_blocks=family.most_blocks, dropout=0.1).train()
         if checkpointing:
             model.activation_checkpointing_enable()
         torch.manual_seed(3)
@@ -248,14 +261,12 @@ def test_parameter_groups_hold_every_trainable_parameter_once(model):
             assert (id(parameter) in without_decay) == expected, name
 
 
-@pytest.mark.parametrize("top_k", [None, 0, 3])
-def test_a_batch_without_documents_has_a_loss_of_nothing(family, top_k):
-    if "-on-" in family.name:
-        pytest.skip("the library's encoders do not take an empty batch")
+@for_families(lambda family: "-on-" not in family.name)  # the library's encoders do not take an empty batch
+def test_a_batch_without_documents_has_a_loss_of_nothing(family):
     model = family.build()
     batch = {name: value[:0] for name, value in make_batch(model, [SHORT]).items()}
-    output = model(**batch, labels=torch.zeros(0, 2, dtype=torch.long), top_k=top_k)
-    assert output.loss == 0
-    output.loss.backward()
-    if top_k:
-        assert output.top_labels.shape == (0, 3)
+    for top_k in (None, 0, 3):
+        output = model(**batch, labels=torch.zeros(0, 2, dtype=torch.long), top_k=top_k)
+        assert output.loss == 0
+        output.loss.backward()
+    assert output.top_labels.shape == (0, 3)

@@ -118,7 +118,7 @@ def random_texts(count):
     ]
 
 
-def test_ac58_what_is_read_of_a_long_text_is_what_the_whole_text_begins_with(tokenizer, monkeypatch):
+def test_what_is_read_of_a_long_text_is_what_the_whole_text_begins_with(tokenizer, monkeypatch):  # AC-58
     # So few characters that most texts are read in two or three steps.
     monkeypatch.setattr(document_tokens, "CHARACTERS_PER_TOKEN", 2)
     monkeypatch.setattr(document_tokens, "LOOK_AHEAD", 12)
@@ -137,7 +137,7 @@ def test_ac58_what_is_read_of_a_long_text_is_what_the_whole_text_begins_with(tok
             assert (tokens.ids, tokens.is_cut) == plain(tokenizer, text, max_length), (text[:60], max_length)
 
 
-def test_ac58_memory_is_set_by_the_tokens_that_are_kept(tokenizer, monkeypatch):
+def test_memory_is_set_by_the_tokens_that_are_kept(tokenizer, monkeypatch):  # AC-58
     read = []
     call = type(tokenizer)._encode_plus
     monkeypatch.setattr(
@@ -163,7 +163,7 @@ def test_texts_are_cut_on_the_side_of_the_tokenizer():
     assert tokens.is_cut and tokens.places == [None, None, (2994, 2999), (3000, 3005), (3006, 3012)]
 
 
-def test_ac62_what_looks_like_a_special_token_in_a_text_is_text(tokenizer):
+def test_what_looks_like_a_special_token_in_a_text_is_text(tokenizer):  # AC-62
     special = set(tokenizer.all_special_tokens)
     text = " ".join(
         f"apple {token} bread{token}cheese" for token in sorted(special | {"[CLS_1]", "[CLS_3]", "[PAD]", "</s>"})
@@ -185,7 +185,7 @@ def test_places_are_those_of_the_text(tokenizer):
     assert any(text[start:end].strip() == "bread" or end == len(text) for start, end in filter(None, tokens.places))
 
 
-def test_ac78_threads_with_other_lengths_do_not_disturb_each_other(tokenizer):
+def test_threads_with_other_lengths_do_not_disturb_each_other(tokenizer):  # AC-78
     texts = random_texts(30)
     lengths = [7, 12, 33, None]
     expected = {length: tokenize_documents(tokenizer, texts, length) for length in lengths}
@@ -198,7 +198,7 @@ def test_ac78_threads_with_other_lengths_do_not_disturb_each_other(tokenizer):
     assert tokenizer.backend_tokenizer.truncation is None
 
 
-def test_ac64_lone_surrogates_are_read_as_the_replacement_character_and_counted(warnings_logged):
+def test_lone_surrogates_are_read_as_the_replacement_character_and_counted(warnings_logged):  # AC-64
     tokenizer = word_tokenizer()
     good, bad = tokenize_documents(tokenizer, ["apple bread", "apple\ud800bread \udfff"])
     assert good.ids == bad.ids
@@ -206,7 +206,7 @@ def test_ac64_lone_surrogates_are_read_as_the_replacement_character_and_counted(
     assert replace_surrogates("a\ud800b \ud83d\ude00") == "a\ufffdb \U0001f600"  # two halves make their character
 
 
-def test_ac37_texts_come_as_whatever_holds_texts_but_not_as_a_table_or_a_single_text():
+def test_texts_come_as_whatever_holds_texts_but_not_as_a_table_or_a_single_text():  # AC-37
     assert list_texts(("a", "b")) == list_texts(letter for letter in "ab") == ["a", "b"]
     for wrong in ("ab", b"ab", {"text": ["a"]}, None, 5):
         with pytest.raises(TypeError, match=f"A text must be a string, got {type(wrong).__name__}"):

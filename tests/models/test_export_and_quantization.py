@@ -59,7 +59,7 @@ def build(family, **settings):
 
 
 @pytest.mark.parametrize("wrapper", [Logits, TopLabels])
-def test_ac44_a_traced_model_answers_for_other_batches_as_the_model_does(family, wrapper):
+def test_a_traced_model_answers_for_other_batches_as_the_model_does(family, wrapper):  # AC-44
     module = wrapper(build(family, label_block_size=2)).eval()
     example, other = batches(module.model)
     if family.has_own_loss:
@@ -71,7 +71,7 @@ def test_ac44_a_traced_model_answers_for_other_batches_as_the_model_does(family,
 
 
 @pytest.mark.parametrize("family", EXPORTED, ids=lambda family: family.name)
-def test_ac44_an_exported_model_answers_for_other_batches_as_the_model_does(family):
+def test_an_exported_model_answers_for_other_batches_as_the_model_does(family):  # AC-44
     module = Logits(build(family)).eval()
     example, other = batches(module.model)
     with torch.no_grad():
@@ -79,13 +79,13 @@ def test_ac44_an_exported_model_answers_for_other_batches_as_the_model_does(fami
 
 
 @pytest.mark.parametrize("family", WITH_LSTM, ids=lambda family: family.name)
-def test_ac44_a_model_with_an_lstm_is_not_exported_with_any_length(family):
+def test_a_model_with_an_lstm_is_not_exported_with_any_length(family):  # AC-44
     module = Logits(build(family)).eval()
     with pytest.raises(ValueError, match="Export with a fixed length"):
         exported(module, batches(module.model)[0], 0, 1)
 
 
-def test_ac44_a_model_with_an_lstm_is_exported_with_a_fixed_length():
+def test_a_model_with_an_lstm_is_exported_with_a_fixed_length():  # AC-44
     module = Logits(build(WITH_LSTM[0])).eval()
     example, other = batches(module.model)
     other = tuple(tensor[:, :12] for tensor in other)
@@ -93,7 +93,7 @@ def test_ac44_a_model_with_an_lstm_is_exported_with_a_fixed_length():
         torch.testing.assert_close(exported(module, example, 0)(*other), module(*other))
 
 
-def test_ac44_what_depends_on_the_numbers_of_a_batch_is_not_exported():
+def test_what_depends_on_the_numbers_of_a_batch_is_not_exported():  # AC-44
     (laco,) = (family.build() for family in FAMILIES if family.name == "laco-on-bert-without-joint-embedding")
     (ids, _), _ = batches(laco)
 
@@ -110,7 +110,7 @@ def test_ac44_what_depends_on_the_numbers_of_a_batch_is_not_exported():
             traced(module(laco), (ids, torch.tensor([[0], [1]])))
 
 
-def test_ac44_traced_top_labels_resolve_ties_that_the_example_did_not_have():
+def test_traced_top_labels_resolve_ties_that_the_example_did_not_have():  # AC-44
     best = traced(lambda logits: exact_topk(logits, 2), (torch.tensor([[0.1, 0.2, 0.3]]),))
     logits = torch.tensor([[1.0, 1.0, 1.0], [0.0, 2.0, 2.0]])
     assert best(logits)[1].tolist() == exact_topk(logits, 2)[1].tolist() == [[0, 1], [1, 2]]
@@ -123,7 +123,7 @@ def int8(model: nn.Module, *types: type) -> nn.Module:
 
 
 @torch.no_grad()
-def test_ac43_top_labels_of_int8_layers_follow_the_logits(model):
+def test_top_labels_of_int8_layers_follow_the_logits(model):  # AC-43
     batch, labels = make_batch(model, [SHORT, LONG]), torch.tensor([[1, -100], [0, 2]])
     with_lstm = [nn.Linear, nn.LSTM]
     for quantized in (int8(model), int8(model, *with_lstm)):
@@ -136,7 +136,7 @@ def test_ac43_top_labels_of_int8_layers_follow_the_logits(model):
         torch.testing.assert_close(output.loss, quantized(**batch, labels=labels).loss)
 
 
-def test_ac43_an_int8_model_answers_through_the_pipeline(tiny_model_folder):
+def test_an_int8_model_answers_through_the_pipeline(tiny_model_folder):  # AC-43
     model, tokenizer = BertXMLForXMTC.from_pretrained(tiny_model_folder), AutoTokenizer.from_pretrained(tiny_model_folder)
     quantized = int8(model)
     answer = XMTCPipeline(model=quantized, tokenizer=tokenizer)("play music", top_k=3)
@@ -149,7 +149,7 @@ def test_ac43_an_int8_model_answers_through_the_pipeline(tiny_model_folder):
 
 
 @pytest.mark.parametrize("name", ["meshprobenet", "laco-on-bert"])
-def test_ac43_what_reads_int8_weights_says_so(name):
+def test_what_reads_int8_weights_says_so(name):  # AC-43
     (family,) = (family for family in FAMILIES if family.name == name)
     model = int8(build(family))
     batch = make_batch(model, [SHORT])

@@ -25,21 +25,21 @@ from models.dense_scoring import (
 
 @pytest.mark.parametrize("num_blocks", [0, 2])
 @pytest.mark.parametrize("block_size", BLOCK_SIZES)
-@pytest.mark.parametrize("k", [1, 4, NUM_LABELS, 50])
-def test_top_k_by_blocks_equals_a_stable_sort(block_size, k, num_blocks):
-    head, cornet = build_head(num_blocks, block_size=block_size)
-    with torch.no_grad():
-        head.output.weight.mul_(2).round_()  # whole weights and states: many equal logits
-        head.output.bias.zero_()
-        for parameter in cornet.parameters() if cornet is not None else ():
-            parameter.zero_()
-    hidden = documents().round()
-    scores, label_ids, loss = head.topk_and_loss(hidden, k, LABELS, cornet=cornet)
-    expected = dense_logits(head, hidden, cornet).sort(dim=1, descending=True, stable=True)
-    assert label_ids.tolist() == expected.indices[:, :k].tolist()
-    torch.testing.assert_close(scores, expected.values[:, :k].sigmoid())
-    torch.testing.assert_close(loss, dense_loss(dense_logits(head, hidden, cornet), LABELS))
-    assert head.topk(hidden, k, cornet)[1].tolist() == label_ids.tolist()
+def test_top_k_by_blocks_equals_a_stable_sort(block_size, num_blocks):
+    for k in (1, 4, NUM_LABELS, 50):
+        head, cornet = build_head(num_blocks, block_size=block_size)
+        with torch.no_grad():
+            head.output.weight.mul_(2).round_()  # whole weights and states: many equal logits
+            head.output.bias.zero_()
+            for parameter in cornet.parameters() if cornet is not None else ():
+                parameter.zero_()
+        hidden = documents().round()
+        scores, label_ids, loss = head.topk_and_loss(hidden, k, LABELS, cornet=cornet)
+        expected = dense_logits(head, hidden, cornet).sort(dim=1, descending=True, stable=True)
+        assert label_ids.tolist() == expected.indices[:, :k].tolist()
+        torch.testing.assert_close(scores, expected.values[:, :k].sigmoid())
+        torch.testing.assert_close(loss, dense_loss(dense_logits(head, hidden, cornet), LABELS))
+        assert head.topk(hidden, k, cornet)[1].tolist() == label_ids.tolist()
 
 
 @pytest.mark.parametrize("memory_mib", MEMORY_MIB.values(), ids=MEMORY_MIB)
@@ -195,7 +195,7 @@ def test_autocast_changes_nothing_about_loss_gradients_and_best_labels(num_block
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 @pytest.mark.parametrize("num_blocks", [0, 2], ids=["plain", "cornet"])
 @pytest.mark.parametrize("name", LABEL_LOSSES)
-def test_ac29_half_precision_is_finite_by_blocks(name, num_blocks, dtype):
+def test_half_precision_is_finite_by_blocks(name, num_blocks, dtype):  # AC-29
     head, cornet = build_head(num_blocks, block_size=3, loss=name)
     best = head.topk(documents(), 1, cornet)[1]
     half = documents().to(dtype).requires_grad_()

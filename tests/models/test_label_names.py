@@ -111,7 +111,7 @@ def test_damaged_files_are_refused_with_what_is_wrong(tmp_path, content, message
     assert gc.isenabled()
 
 
-def test_ac54_a_damaged_file_is_named(tmp_path):
+def test_a_damaged_file_is_named(tmp_path):  # AC-54
     (tmp_path / "labels.json").write_text('[{"label": "a", "parents": "food"}]')
     with pytest.raises(ValueError, match=rf"^{tmp_path / 'labels.json'}: The parents of label id 0"):
         LabelNames.load(tmp_path)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hf_xmtc import LabelNames
-from models.families import LONG, NUM_LABELS, SHORT, make_batch, overwrite_parameters
+from models.families import LONG, NUM_LABELS, SHORT, for_families, make_batch, overwrite_parameters
 
 
 def label_parameters(model) -> list[str]:
@@ -19,10 +19,9 @@ def label_parameters(model) -> list[str]:
     return names
 
 
+@for_families(lambda family: family.has_label_matrices)
 def test_labels_with_known_names_keep_their_weights_wherever_they_move(family, tmp_path):
-    if not family.has_label_matrices:
-        pytest.skip("its labels have no rows")
-    model = family.build(label_names=list("abcde"), cornet_num_blocks=0 if family.has_own_loss else 2)
+    model = family.build(label_names=list("abcde"), cornet_num_blocks=family.most_blocks)
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}
     model.resize_labels(["new", "e", "b", "a", "other", "more"])
     kept = {1: 4, 2: 1, 3: 0}
@@ -47,8 +46,8 @@ def test_labels_with_known_names_keep_their_weights_wherever_they_move(family, t
 
 
 @torch.no_grad()
-def test_ac47_new_labels_move_no_known_logit_and_are_not_predicted(family):
-    model = family.build(label_names=list("abcde"), cornet_num_blocks=0 if family.has_own_loss else 2)
+def test_new_labels_move_no_known_logit_and_are_not_predicted(family):  # AC-47
+    model = family.build(label_names=list("abcde"), cornet_num_blocks=family.most_blocks)
     for name, parameter in model.named_parameters():  # far from the start, as after training
         if name.startswith(("label_head.output", "cornet")):
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
@@ -81,34 +80,34 @@ def test_a_new_number_of_labels_keeps_the_first_ones(model, tmp_path, num_labels
     assert loaded(**make_batch(loaded, [SHORT])).logits.shape == (1, num_labels)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"label_names": ["a", "b", "a"]}, "The label 'a' occurs twice, as label ids 0 and 2"),
-        ({"id2label": {0: "a", 1: "b", 2: "a"}}, "The label 'a' occurs twice"),
-        ({"label_names": ["a", "b"], "num_labels": 5}, "num_labels=5 but there are names for 2 labels"),
-        ({"id2label": {0: "a", 1: "b"}, "num_labels": 5}, "num_labels=5 but there are names for 2 labels"),
-        ({"id2label": {0: "a", 2: "b"}}, r"id2label has the ids \[0, 2\], so id 1 is missing"),
-        ({"id2label": {-1: "a", 0: "b"}}, "id -1 is negative"),
-        ({"label2id": {"a": 1, "b": 0}, "id2label": {0: "a", 1: "b"}}, "label2id gives 'a' the id 1, but .* it is 0"),
-        ({"num_labels": 0}, "num_labels=0, but a model needs at least one label"),
-        ({"label_names": ["a", 7]}, "Label id 1 is 7 of type int, but labels are strings"),
-        ({"problem_type": "single_label_classification"}, "problem_type='single_label_classification'"),
-    ],
-)
-def test_ac16_contradictory_label_settings_are_refused(family, settings, message):
-    with pytest.raises(ValueError, match=message):
-        family.build(**settings)
+CONTRADICTIONS = [
+    ({"label_names": ["a", "b", "a"]}, "The label 'a' occurs twice, as label ids 0 and 2"),
+    ({"id2label": {0: "a", 1: "b", 2: "a"}}, "The label 'a' occurs twice"),
+    ({"label_names": ["a", "b"], "num_labels": 5}, "num_labels=5 but there are names for 2 labels"),
+    ({"id2label": {0: "a", 1: "b"}, "num_labels": 5}, "num_labels=5 but there are names for 2 labels"),
+    ({"id2label": {0: "a", 2: "b"}}, r"id2label has the ids \[0, 2\], so id 1 is missing"),
+    ({"id2label": {-1: "a", 0: "b"}}, "id -1 is negative"),
+    ({"label2id": {"a": 1, "b": 0}, "id2label": {0: "a", 1: "b"}}, "label2id gives 'a' the id 1, but .* it is 0"),
+    ({"num_labels": 0}, "num_labels=0, but a model needs at least one label"),
+    ({"label_names": ["a", 7]}, "Label id 1 is 7 of type int, but labels are strings"),
+    ({"problem_type": "single_label_classification"}, "problem_type='single_label_classification'"),
+]
 
 
-def test_ac16_another_number_of_labels_needs_permission(family, model, tmp_path, warnings_logged):
+def test_contradictory_label_settings_are_refused(family):  # AC-16
+    for settings, message in CONTRADICTIONS:
+        with pytest.raises(ValueError, match=message):
+            family.build(**settings)
+
+
+def test_another_number_of_labels_needs_permission(model, tmp_path, warnings_logged):  # AC-16
     overwrite_parameters(model)
     model.save_pretrained(tmp_path)
     for refused in ({"num_labels": 7}, {"config": model.config.__class__.from_pretrained(tmp_path, num_labels=7)}):
         with pytest.raises(ValueError, match="The checkpoint has 5 labels but num_labels=7 was asked for"):
             type(model).from_pretrained(tmp_path, **refused)
     assert not warnings_logged()
-    if not family.has_label_matrices:
+    if not model.is_trained_by_gradient:
         with pytest.raises(ValueError, match="the trees of .* hold its labels and cannot be opened with others"):
             type(model).from_pretrained(tmp_path, num_labels=7, ignore_mismatched_sizes=True)
         return
@@ -126,9 +125,8 @@ def test_ac16_another_number_of_labels_needs_permission(family, model, tmp_path,
     assert len(ours) == 1
 
 
-def test_ac16_names_given_with_the_permission_are_the_new_names(family, tmp_path):
-    if not family.has_label_matrices:
-        pytest.skip("its labels cannot be replaced")
+@for_families(lambda family: family.has_label_matrices)  # the labels of others cannot be replaced
+def test_names_given_with_the_permission_are_the_new_names(family, tmp_path):  # AC-16
     family.build(label_names=list("abcde")).save_pretrained(tmp_path)
     config = family.build(num_labels=2).config
     opened = type(family.build()).from_pretrained(

@@ -93,7 +93,7 @@ def test_k_below_one_is_refused(k):
             topk()
 
 
-def test_ac75_a_logit_that_is_no_number_comes_out_on_top_from_every_block():
+def test_a_logit_that_is_no_number_comes_out_on_top_from_every_block():  # AC-75
     logits = torch.arange(6.0).repeat(2, 1)
     logits[1, 4] = float("nan")
     for block_size in (1, 2, 4, 6):

@@ -1,4 +1,4 @@
-"""Candidates: property U16 of LACO's specification, loss and best labels, and U18 on the model."""
+"""LACO's candidates: training sets, loss and best labels, and texts that are read once."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from hf_xmtc.models.laco_candidates import (
     training_candidates,
 )
 from models.families import make_batch
-from models.test_modeling_laco import BACKBONE, BATCH, build
+from models.tiny_laco import BACKBONE, BATCH, build, candidate_model
 
 DRAWS = 4_000
 NUMBERS = torch.randint(2**62, (DRAWS, 16), generator=torch.Generator().manual_seed(0))
@@ -30,7 +30,7 @@ def contains(candidates: torch.Tensor, label: int) -> torch.Tensor:
     return (candidates == label).any(dim=1)
 
 
-def test_u16_training_sets_hold_every_positive_and_nothing_twice():
+def test_training_sets_hold_every_positive_and_nothing_twice():
     found = drawn([12, 17, 25, 39], rate=1.0)
     assert found.shape == (DRAWS, 10) and (found >= 0).all()
     for label in (12, 17, 25, 39):  # the generator's second and last, and two that it has missed
@@ -135,17 +135,13 @@ def test_the_label_term_is_its_formula():
 
 @torch.no_grad()
 @pytest.mark.parametrize("settings", [{}, {"reproduction": True}, {"joint_attention": "one_way"}])
-def test_u18_all_labels_as_candidates_are_the_plain_model(settings):
+def test_all_labels_as_candidates_are_the_plain_model(settings):
     model = build(**settings)
     batch = make_batch(model, BATCH)
     expected = model(**batch, top_k=6)
     output = model(**batch, candidate_ids=torch.arange(6).expand(2, -1))
     assert torch.equal(output.top_labels, expected.top_labels)
     torch.testing.assert_close(output.top_scores, expected.top_scores, rtol=1e-5, atol=1e-6)
-
-
-def candidate_model(**settings):
-    return build(num_labels=50, num_candidates=6, label_term=True, **settings)
 
 
 @torch.no_grad()
@@ -219,7 +215,7 @@ def test_settings_that_do_not_go_with_candidates_are_refused(settings, message):
 
 @pytest.mark.parametrize("attn_implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("model_type", ["bert", "roberta"])
-def test_u17_texts_read_once_are_scored_as_if_they_were_read_again(attn_implementation, model_type):
+def test_texts_read_once_are_scored_as_if_they_were_read_again(attn_implementation, model_type):
     sizes = {"roberta": {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 42}}.get(model_type, {})
     backbone = AutoConfig.for_model(model_type, **{**BACKBONE, **sizes})
     model = candidate_model(joint_attention="one_way", backbone_config=backbone, retrieval_weight=0.3)
@@ -236,7 +232,7 @@ def test_u17_texts_read_once_are_scored_as_if_they_were_read_again(attn_implemen
         torch.testing.assert_close(found.top_scores, expected.top_scores, rtol=0, atol=1e-5)
 
 
-def test_u17_texts_that_see_labels_cannot_be_read_once():
+def test_texts_that_see_labels_cannot_be_read_once():
     model = candidate_model()
     with pytest.raises(ValueError, match="joint_attention='full' .* Train with joint_attention='one_way'"):
         model.cache_documents(torch.tensor(BATCH[:1]))

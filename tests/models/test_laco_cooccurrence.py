@@ -1,4 +1,4 @@
-"""LACO's auxiliary tasks: properties U10 to U12 of its specification, its worked examples L2 and L3."""
+"""LACO's auxiliary tasks: what they draw, their losses, and worked examples of both."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def documents(*labels: int, width: int = 5) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("num_labels", [8, 54])
-def test_u10_a_third_of_the_pairs_is_related_and_negatives_have_one_label_of_the_document(num_labels):
+def test_a_third_of_the_pairs_is_related_and_negatives_have_one_label_of_the_document(num_labels):
     labels = torch.tensor([1, 4, 6])
     pairs = draw_pairs(documents(6, 1, 4), num_labels, NUMBERS)
     assert pairs.valid.all() and pairs.related.float().mean().item() == pytest.approx(1 / 3, abs=1e-6)
@@ -46,7 +46,7 @@ def test_u10_a_third_of_the_pairs_is_related_and_negatives_have_one_label_of_the
     assert flipped == pytest.approx(0.5, abs=0.015)
 
 
-def test_u10_documents_without_a_pair_get_none():
+def test_documents_without_a_pair_get_none():
     head = PairHead(4)
     states = torch.randn(DRAWS, 6, 4)
     one = draw_pairs(documents(2), 6, NUMBERS)
@@ -61,7 +61,7 @@ def test_u10_documents_without_a_pair_get_none():
     assert draw_pairs(documents(), 6, NUMBERS).valid.sum() == 0
 
 
-def test_u11_the_given_label_is_one_of_the_document_and_each_is_as_likely():
+def test_the_given_label_is_one_of_the_document_and_each_is_as_likely():
     given = draw_given(documents(1, 3, 5, 7), 9, NUMBERS[:, 0])
     assert (given.sum(dim=1) == 1).all() and not given[:, [0, 2, 4, 6, 8]].any()
     assert (given[:, [1, 3, 5, 7]].float().mean(dim=0) - 1 / 4).abs().max() < 0.015
@@ -69,7 +69,7 @@ def test_u11_the_given_label_is_one_of_the_document_and_each_is_as_likely():
     assert not draw_given(documents(), 5, NUMBERS[:, 0]).any()
 
 
-def test_u12_draws_follow_from_the_numbers_and_the_labels_alone():
+def test_draws_follow_from_the_numbers_and_the_labels_alone():
     labels = torch.tensor([[0, 2, 5, -100], [1, 4, -100, -100], [0, 1, 2, 3]])
     together = draw_pairs(labels, 8, NUMBERS[:3]), draw_given(labels, 8, NUMBERS[:3, 8])
     for row in range(3):
@@ -79,7 +79,7 @@ def test_u12_draws_follow_from_the_numbers_and_the_labels_alone():
         assert torch.equal(draw_given(wider, 8, NUMBERS[row : row + 1, 8])[0], together[1][row])
 
 
-def test_l2_the_worked_example_of_plcp():
+def test_the_worked_example_of_plcp():
     def pairs(related: bool) -> LabelPairs:
         return LabelPairs(torch.zeros(1, 1, 2, dtype=torch.long), torch.tensor([[related]]), torch.tensor([[True]]))
 
@@ -88,14 +88,14 @@ def test_l2_the_worked_example_of_plcp():
     assert plcp_loss(one, pairs(False)).item() == pytest.approx(2.126928, abs=1e-6)
 
 
-def test_l3_the_worked_example_of_clcp():
+def test_the_worked_example_of_clcp():
     positive = mark_positives(torch.tensor([[0, 2]]), 4)
     given = torch.tensor([[False, False, True, False]])
     logits = torch.tensor([[1.0, -1.0, 50.0, 0.0]])
     assert clcp_loss(logits, positive, given).item() == pytest.approx(0.439890, abs=1e-6)
 
 
-def test_u11_the_loss_ignores_what_is_given_and_documents_without_labels():
+def test_the_loss_ignores_what_is_given_and_documents_without_labels():
     positive = mark_positives(torch.tensor([[0, 2], [-100, -100], [1, -100]]), 4)
     given = torch.tensor([[False, False, True, False], [False] * 4, [False, True, False, False]])
     logits = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))

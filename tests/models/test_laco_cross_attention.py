@@ -1,4 +1,4 @@
-"""LACO's cross attention: its worked example L1, property U9, and blocks of labels against all at once."""
+"""LACO's cross attention: a worked example, even kernels, and blocks of labels against all at once."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from hf_xmtc.models.laco_cross_attention import CrossAttention
 
 
 @torch.no_grad()
-def test_l1_the_worked_example_of_the_cross_attention():
+def test_the_worked_example_of_the_cross_attention():
     attention = CrossAttention((1, 1), 1)
     attention.conv.weight.fill_(1.0)
     attention.conv.bias.zero_()
@@ -26,7 +26,7 @@ def test_l1_the_worked_example_of_the_cross_attention():
 
 
 @torch.no_grad()
-def test_u9_an_even_kernel_reaches_one_further_behind_than_before():
+def test_an_even_kernel_reaches_one_further_behind_than_before():
     attention = CrossAttention((10, 1), 1)
     attention.conv.weight.fill_(1.0)
     attention.conv.bias.zero_()
@@ -37,7 +37,7 @@ def test_u9_an_even_kernel_reaches_one_further_behind_than_before():
 
 
 @torch.no_grad()
-def test_u9_an_even_kernel_reaches_one_label_further_behind_than_before():
+def test_an_even_kernel_reaches_one_label_further_behind_than_before():
     attention = CrossAttention((1, 10), 1)
     nn.init.ones_(attention.conv.weight), nn.init.zeros_(attention.conv.bias)
     # One token; the label at place 10 alone is near it. The largest over labels hides where, so the map itself is asked.

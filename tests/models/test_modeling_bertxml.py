@@ -216,7 +216,7 @@ def test_one_cls_token_on_a_pretrained_encoder_reads_texts_as_the_encoder_does(p
     torch.testing.assert_close(model.encode(**ours)[0], expected, rtol=0, atol=1e-5)
 
 
-def test_ac04_cls_tokens_have_rows_and_survive_a_reload(pretrained, tmp_path):
+def test_cls_tokens_have_rows_and_survive_a_reload(pretrained, tmp_path):  # AC-04
     folder, tokenizer = pretrained
     multi_cls = add_cls_tokens(tokenizer, 4)
     model = BertXMLForXMTC.from_backbone(folder, tokenizer=multi_cls, num_cls_tokens=4, num_labels=3).eval()
@@ -236,7 +236,7 @@ def test_ac04_cls_tokens_have_rows_and_survive_a_reload(pretrained, tmp_path):
     torch.testing.assert_close(reopened(**batch).logits, model(**batch).logits)
 
 
-def test_ac05_every_backbone_takes_our_batches_and_no_segment_it_does_not_have(pretrained):
+def test_every_backbone_takes_our_batches_and_no_segment_it_does_not_have(pretrained):  # AC-05
     folder, tokenizer = pretrained
     multi_cls = add_cls_tokens(tokenizer, 2)
     model = BertXMLForXMTC.from_backbone(folder, tokenizer=multi_cls, num_cls_tokens=2, num_labels=3).eval()

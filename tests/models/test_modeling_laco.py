@@ -1,4 +1,4 @@
-"""LACO: properties U1 to U9, U13 and U14 of its specification, its worked example L1 and L5, and its options."""
+"""LACO: what its scores depend on, what it refuses, its ablations, and worked examples."""
 
 import pytest
 import torch
@@ -6,43 +6,8 @@ from transformers import AutoConfig, BertConfig, BertModel
 
 from hf_xmtc import LACOConfig, LACOForXMTC, train_word_tokenizer
 from hf_xmtc.models.laco_cooccurrence import RANDOM_NUMBERS
-from models.families import LONG, SHORT, make_batch, overwrite_parameters
-
-BACKBONE = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "max_position_embeddings": 40,
-    "vocab_size": 40,
-    "initializer_range": 0.5,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
-CLS, SEP = 2, 3
-# What a BERT tokenizer gives for two texts.
-BATCH = [[CLS, *SHORT, SEP], [CLS, *LONG, SEP]]
-LABELS = torch.tensor([[0, 2, 3], [1, -100, -100]])
-
-
-def build(seed: int = 0, reproduction: bool = False, **settings) -> LACOForXMTC:
-    torch.manual_seed(seed)
-    config = {
-        "backbone_config": BertConfig(**BACKBONE),
-        "num_labels": 6,
-        "cls_token_id": CLS,
-        "sep_token_id": SEP,
-        "classifier_dropout": 0.0,
-        "cross_attention_kernel": (3, 1),
-        "cross_attention_channels": 16,
-        **settings,
-    }
-    if reproduction:
-        config = {
-            name: value for name, value in config.items() if not name.startswith("cross_attention") or name in settings
-        }
-        return LACOForXMTC(LACOConfig.reproduction(**config)).eval()
-    return LACOForXMTC(LACOConfig(**config)).eval()
+from models.families import make_batch, overwrite_parameters
+from models.tiny_laco import BACKBONE, BATCH, LABELS, SEP, build
 
 
 @torch.no_grad()
@@ -60,7 +25,7 @@ def reordered(model: LACOForXMTC, order: torch.Tensor) -> None:
 
 
 @torch.no_grad()
-def test_u1_labels_in_another_order_permute_the_logits_and_leave_the_document_alone():
+def test_labels_in_another_order_permute_the_logits_and_leave_the_document_alone():
     model, order = build(), torch.tensor([3, 5, 0, 1, 4, 2])
     features, logits = features_of(model), model(**make_batch(model, BATCH)).logits
     assert features.abs().sum() > 0.1
@@ -71,7 +36,7 @@ def test_u1_labels_in_another_order_permute_the_logits_and_leave_the_document_al
 
 @torch.no_grad()
 @pytest.mark.parametrize("settings", [{"label_positions": "sequential"}, {"cross_attention_kernel": (10, 10)}])
-def test_u2_with_positions_in_a_row_or_a_kernel_over_labels_the_order_matters(settings):
+def test_with_positions_in_a_row_or_a_kernel_over_labels_the_order_matters(settings):
     model, order = build(**settings), torch.tensor([3, 5, 0, 1, 4, 2])
     model.cross_attention.conv.weight.normal_(std=0.1)
     features = features_of(model)
@@ -82,7 +47,7 @@ def test_u2_with_positions_in_a_row_or_a_kernel_over_labels_the_order_matters(se
 # ---- what the scores depend on -----------------------------------------------------------------------------------------------
 
 
-def test_u3_logits_do_not_depend_on_labels_or_on_what_is_asked_about_them():
+def test_logits_do_not_depend_on_labels_or_on_what_is_asked_about_them():
     model = build(auxiliary_task="both").train()
     batch = make_batch(model, BATCH)
     plain = model(**batch).logits
@@ -97,7 +62,7 @@ def test_u3_logits_do_not_depend_on_labels_or_on_what_is_asked_about_them():
 
 
 @torch.no_grad()
-def test_u4_weights_are_from_0_to_1_and_nothing_at_padding():
+def test_weights_are_from_0_to_1_and_nothing_at_padding():
     model = build()
     states = model.read_jointly(**make_batch(model, BATCH))
     found = model.attend(states)
@@ -119,7 +84,7 @@ def test_u4_weights_are_from_0_to_1_and_nothing_at_padding():
         {"cross_attention": False, "classifier_token": "mean"},
     ],
 )
-def test_u5_u6_scores_depend_on_neither_batch_nor_padding(settings):
+def test_scores_depend_on_neither_batch_nor_padding(settings):
     model = build(**settings)
     alone = model(**make_batch(model, BATCH[:1])).logits
     for batch in (make_batch(model, BATCH), make_batch(model, BATCH[:1], length=model.max_input_tokens)):
@@ -150,7 +115,7 @@ def test_labels_share_one_position_behind_the_longest_text():
 # ---- lengths ------------------------------------------------------------------------------------------------------------------
 
 
-def test_ac06_labels_that_do_not_fit_are_refused_with_both_lengths():
+def test_labels_that_do_not_fit_are_refused_with_both_lengths():  # AC-06
     with pytest.raises(
         ValueError, match="need 63 positions with label_positions='sequential' and num_labels=60, but the backbone has 40"
     ):
@@ -160,7 +125,7 @@ def test_ac06_labels_that_do_not_fit_are_refused_with_both_lengths():
 
 
 @torch.no_grad()
-def test_ac06_u7_a_long_text_is_cut_and_no_label_is():
+def test_a_long_text_is_cut_and_no_label_is():  # AC-06
     texts = ["one two three four five six seven eight nine ten " * 50]
     tokenizer = train_word_tokenizer(texts, num_cls_tokens=1, max_length=500)
     config = LACOConfig.for_tokenizer(
@@ -183,7 +148,7 @@ def test_ac06_u7_a_long_text_is_cut_and_no_label_is():
 
 
 @torch.no_grad()
-def test_ac05_labels_have_the_second_segment_where_there_is_one():
+def test_labels_have_the_second_segment_where_there_is_one():  # AC-05
     model = build()
     inputs = model._joint_inputs(model.read_jointly(**make_batch(model, BATCH)).words)
     assert inputs["token_type_ids"][0].tolist() == [0] * len(BATCH[1]) + [1] * 6 + [0]
@@ -201,7 +166,7 @@ def test_ac05_labels_have_the_second_segment_where_there_is_one():
         ("albert", {"embedding_size": 8}),
     ],
 )
-def test_ac05_backbones_with_one_segment_or_none_take_forward_and_backward(model_type, sizes):
+def test_backbones_with_one_segment_or_none_take_forward_and_backward(model_type, sizes):  # AC-05
     settings = {
         name: value
         for name, value in BACKBONE.items()
@@ -225,7 +190,7 @@ def test_a_backbone_that_cannot_be_told_where_labels_stand_is_refused():
 # ---- ablations and options ---------------------------------------------------------------------------------------------------
 
 
-def test_u8_ablations_leave_out_what_they_name():
+def test_ablations_leave_out_what_they_name():
     alone = build(joint_embedding=False, cross_attention=False)
     assert alone.label_embedding is None and alone.cross_attention is None
     assert build(cross_attention=False).cross_attention is None
@@ -280,7 +245,7 @@ def test_first_layers_of_an_encoder_are_its_first_layers(tmp_path):
 
 
 @torch.no_grad()
-def test_u17_states_of_a_document_are_the_same_whatever_the_labels_when_it_does_not_see_them():
+def test_states_of_a_document_are_the_same_whatever_the_labels_when_it_does_not_see_them():
     model = build(joint_attention="one_way")
     before = model.read_jointly(**make_batch(model, BATCH))
     model.label_embedding.weight.normal_()
@@ -297,7 +262,7 @@ def test_u17_states_of_a_document_are_the_same_whatever_the_labels_when_it_does_
 # ---- auxiliary tasks ----------------------------------------------------------------------------------------------------------
 
 
-def test_u13_without_a_task_the_loss_is_that_of_the_labels():
+def test_without_a_task_the_loss_is_that_of_the_labels():
     model = build(auxiliary_task="none").train()
     output = model(**make_batch(model, BATCH), labels=LABELS)
     expected = torch.nn.functional.binary_cross_entropy_with_logits(
@@ -308,7 +273,7 @@ def test_u13_without_a_task_the_loss_is_that_of_the_labels():
 
 
 @pytest.mark.parametrize("task", ["none", "plcp", "clcp", "both"])
-def test_u14_every_parameter_of_the_task_gets_a_gradient_and_moves(task):
+def test_every_parameter_of_the_task_gets_a_gradient_and_moves(task):
     model = build(auxiliary_task=task).train()
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -328,11 +293,11 @@ def test_u14_every_parameter_of_the_task_gets_a_gradient_and_moves(task):
         ({"auxiliary_task": "clcp", "clcp_weight": 5.0}, (2.0, 5.0)),
     ],
 )
-def test_l5_weights_of_the_auxiliary_losses(settings, weights):
+def test_weights_of_the_auxiliary_losses(settings, weights):
     assert build(**settings).config.auxiliary_weights == pytest.approx(weights)
 
 
-def test_l5_equation_7_adds_the_parts_with_their_weights(monkeypatch):
+def test_equation_7_adds_the_parts_with_their_weights(monkeypatch):
     from hf_xmtc.models import modeling_laco
 
     monkeypatch.setattr(modeling_laco, "plcp_loss", lambda logits, pairs: torch.tensor(0.8))

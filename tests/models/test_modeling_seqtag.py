@@ -7,7 +7,7 @@ from transformers import BertConfig
 from hf_xmtc import SeqTagConfig, SeqTagForXMTC, XMTCPipeline, XMTCTrainingArguments, train_word_tokenizer
 from hf_xmtc.training.option_conflicts import check_model_options
 from models.families import make_batch
-from models.test_modeling_laco import BACKBONE, BATCH, LABELS
+from models.tiny_laco import BACKBONE, BATCH, LABELS
 
 
 def build(dropout: float = 0.0, **settings) -> SeqTagForXMTC:
@@ -26,7 +26,7 @@ def drawn_apart() -> SeqTagForXMTC:
 
 
 @torch.no_grad()
-def test_u15_the_predicted_set_is_the_best_sequence_and_scores_are_marginals():
+def test_the_predicted_set_is_the_best_sequence_and_scores_are_marginals():
     torch.manual_seed(1)
     model, head = drawn_apart(), drawn_apart().label_head
     batch = {"input_ids": torch.randint(5, 35, (60, 9))}
@@ -109,7 +109,7 @@ def test_a_crf_that_a_checkpoint_lacks_starts_at_zero(tmp_path):
         ({"label_positions": "sequential", "num_labels": 38}, "need 41 positions .* num_labels=38, but the backbone has 40"),
     ],
 )
-def test_ac06_settings_that_it_cannot_take_are_refused(settings, message):
+def test_settings_that_it_cannot_take_are_refused(settings, message):  # AC-06
     with pytest.raises(ValueError, match=message):
         build(**settings)
 

@@ -11,8 +11,8 @@ from models.dense_scoring import ShapesMade
 from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, make_batch
 
 
-def test_ac03_a_parameter_from_a_transposed_array_is_saved_after_a_training_step(family, tmp_path):
-    model = family.build(cornet_num_blocks=0 if family.has_own_loss else 2)
+def test_a_parameter_from_a_transposed_array_is_saved_after_a_training_step(family, tmp_path):  # AC-03
+    model = family.build(cornet_num_blocks=family.most_blocks)
     table = model.get_input_embeddings()
     vectors = np.random.default_rng(0).normal(size=table.weight.shape[::-1]).astype(np.float32)
     table.weight.data = torch.from_numpy(vectors).T
@@ -27,8 +27,8 @@ def test_ac03_a_parameter_from_a_transposed_array_is_saved_after_a_training_step
     assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in model.state_dict().items())
 
 
-def test_ac03_no_tensor_is_stored_twice(family, tmp_path):
-    model = family.build(cornet_num_blocks=0 if family.has_own_loss else 2)
+def test_no_tensor_is_stored_twice(family, tmp_path):  # AC-03
+    model = family.build(cornet_num_blocks=family.most_blocks)
     model.save_pretrained(tmp_path)
     needed = sum(parameter.numel() * 4 for parameter in model.parameters())
     assert set(load_file(tmp_path / "model.safetensors")) == {name for name, _ in model.named_parameters()}
@@ -82,7 +82,7 @@ def test_config_json_maps_both_auto_classes_and_the_pipeline_to_the_code_beside_
 
 @torch.no_grad()
 @pytest.mark.parametrize("num_blocks", [0, 2])
-def test_ac24_with_top_k_nothing_of_the_width_of_the_label_space_is_returned_or_made(num_blocks):
+def test_with_top_k_nothing_of_the_width_of_the_label_space_is_returned_or_made(num_blocks):  # AC-24
     num_labels, block_size = 1009, 64
     model = FAMILIES[0].build(
         num_labels=num_labels, cornet_num_blocks=num_blocks, label_block_size=block_size, label_memory_mib=0.0

@@ -35,7 +35,7 @@ def tagger(tiny_model_folder) -> XMTCPipeline:
     ],
     ids=["tuple", "numpy", "Series", "Series with an index", "column", "generator", "iterator", "keys"],
 )
-def test_ac37_texts_come_as_whatever_holds_them(tagger, holder):
+def test_texts_come_as_whatever_holds_them(tagger, holder):  # AC-37
     expected = tagger(TEXTS)
     assert list(tagger(holder(TEXTS))) == expected
     assert list(tagger(holder(TEXTS), batch_size=2, top_k=2)) == tagger(TEXTS, batch_size=2, top_k=2)
@@ -45,19 +45,19 @@ def test_ac37_texts_come_as_whatever_holds_them(tagger, holder):
     "table",
     [pd.DataFrame({"text": TEXTS}), datasets.Dataset.from_dict({"text": TEXTS}), {"text": TEXTS}, b"text", np.zeros(3)],
 )
-def test_ac37_what_holds_no_texts_is_refused(tagger, table):
+def test_what_holds_no_texts_is_refused(tagger, table):  # AC-37
     with pytest.raises(TypeError, match="A text must be a string, got "):
         tagger(table)
 
 
-def test_ac46_a_model_in_memory_answers_through_our_pipeline(tagger, tiny_model_folder, modules_cache):
+def test_a_model_in_memory_answers_through_our_pipeline(tagger, tiny_model_folder, modules_cache):  # AC-46
     saved = pipeline("text-classification", model=str(tiny_model_folder), trust_remote_code=True)
     both = {"model": tagger.model, "tokenizer": tagger.tokenizer}
     in_memory = pipeline("text-classification", **both, pipeline_class=XMTCPipeline)
     assert in_memory(TEXTS) == tagger(TEXTS) == saved(TEXTS)
 
 
-def test_ac78_threads_with_other_settings_get_the_answers_of_one_thread(tagger):
+def test_threads_with_other_settings_get_the_answers_of_one_thread(tagger):  # AC-78
     settings = [
         {"max_length": 4, "top_k": 1},
         {"max_length": 5, "top_k": None},
@@ -75,20 +75,20 @@ def test_ac78_threads_with_other_settings_get_the_answers_of_one_thread(tagger):
         assert all(threads.map(ask, range(4)))
 
 
-def test_ac62_special_tokens_in_a_text_are_text(tagger):
+def test_special_tokens_in_a_text_are_text(tagger):  # AC-62
     written = "edit [CLS_1] file [CLS_2][PAD] text [UNK]"
     as_words = "edit cls_1 file cls_2 pad text unk"
     assert tagger(written) == tagger(as_words)
     assert tagger.tokenizer(written)["input_ids"] == tagger.tokenizer(as_words)["input_ids"]  # and so saved with it
 
 
-def test_ac64_a_lone_surrogate_is_replaced_and_said_and_disturbs_no_other_text(tagger, warnings_logged):
+def test_a_lone_surrogate_is_replaced_and_said_and_disturbs_no_other_text(tagger, warnings_logged):  # AC-64
     answers = tagger([TEXTS[0], "play \ud800 music", TEXTS[2]])
     assert answers == tagger([TEXTS[0], "play \ufffd music", TEXTS[2]])
     assert sum("not valid Unicode" in message for message in warnings_logged()) == 1
 
 
-def test_ac64_an_explanation_shows_what_was_read():
+def test_an_explanation_shows_what_was_read():  # AC-64
     tokenizer = train_word_tokenizer(TEXTS, max_length=16)
     settings = {"hidden_size": 4, "linear_sizes": [], "embedding_size": 4}
     config = AttentionXMLConfig.for_tokenizer(tokenizer, num_labels=3, **settings)
@@ -102,7 +102,7 @@ def test_ac64_an_explanation_shows_what_was_read():
 
 @pytest.mark.parametrize("settings", [{}, {"top_k": None}, {"threshold": 0.5}, {"threshold": "model", "top_k": 2}])
 @pytest.mark.parametrize("where", ["everywhere", "one label"])
-def test_ac75_scores_that_are_no_numbers_are_refused(tagger, settings, where):
+def test_scores_that_are_no_numbers_are_refused(tagger, settings, where):  # AC-75
     with torch.no_grad():
         weights = dict(tagger.model.named_parameters())
         place = weights["label_head.output.weight"] if where == "one label" else next(iter(weights.values()))

@@ -35,7 +35,7 @@ def logits_of(folder: Path, text: str) -> torch.Tensor:
         return model(**AutoTokenizer.from_pretrained(folder)(text, truncation=True, return_tensors="pt")).logits
 
 
-def test_ac33_a_folder_opens_as_our_pipeline_without_complaint(tiny_model_folder, modules_cache, warnings_logged, capfd):
+def test_a_folder_opens_as_our_pipeline_without_complaint(tiny_model_folder, modules_cache, warnings_logged, capfd):  # AC-33
     tagger = pipeline("text-classification", model=str(tiny_model_folder), trust_remote_code=True)
     assert type(tagger).__name__ == "XMTCPipeline"
     tagger(TEXTS)
@@ -45,7 +45,7 @@ def test_ac33_a_folder_opens_as_our_pipeline_without_complaint(tiny_model_folder
 
 @pytest.mark.parametrize("top_k", [1, 2, None, 99])
 @pytest.mark.parametrize("batch_size", [1, 2])
-def test_ac33_the_answer_has_one_shape(tagger, top_k, batch_size):
+def test_the_answer_has_one_shape(tagger, top_k, batch_size):  # AC-33
     expected = min(top_k or len(LABELS), len(LABELS))
     one = tagger(TEXTS[0], top_k=top_k, batch_size=batch_size)
     assert len(one) == expected and all(set(answer) == {"label", "score"} for answer in one)
@@ -59,7 +59,7 @@ def test_ac33_the_answer_has_one_shape(tagger, top_k, batch_size):
     assert_same(answers[0], one)
 
 
-def test_ac33_top_k_is_five_unless_the_pipeline_or_the_call_says_otherwise(tagger, tiny_model_folder, modules_cache):
+def test_top_k_is_five_unless_the_pipeline_or_the_call_says_otherwise(tagger, tiny_model_folder, modules_cache):  # AC-33
     assert len(tagger(TEXTS[0])) == 5
     two = pipeline("text-classification", model=str(tiny_model_folder), trust_remote_code=True, top_k=2)
     assert len(two(TEXTS[0])) == 2
@@ -68,14 +68,14 @@ def test_ac33_top_k_is_five_unless_the_pipeline_or_the_call_says_otherwise(tagge
     assert [len(answer) for answer in two(text for text in TEXTS)] == [2, 2, 2]
 
 
-def test_ac32_and_ac14_scores_are_sigmoids_of_the_logits_under_the_right_names(tagger, tiny_model_folder):
+def test_scores_are_sigmoids_of_the_logits_under_the_right_names(tagger, tiny_model_folder):  # AC-32, AC-14
     scores = {entry["label"]: entry["score"] for entry in tagger(TEXTS[0], top_k=None)}
     expected = logits_of(tiny_model_folder, TEXTS[0]).sigmoid()[0].tolist()
     assert scores == pytest.approx(dict(zip(LABELS, expected, strict=True)), abs=1e-6)
     assert sum(scores.values()) != pytest.approx(1)
 
 
-def test_ac32_one_label_gets_its_own_probability(tiny_model_folder, tmp_path, modules_cache):
+def test_one_label_gets_its_own_probability(tiny_model_folder, tmp_path, modules_cache):  # AC-32
     model = BertXMLForXMTC.from_pretrained(tiny_model_folder)
     model.resize_labels(["role::program"])
     model.save_pretrained(tmp_path / "one")
@@ -101,7 +101,7 @@ def test_display_names_come_beside_the_labels(tiny_model_folder, tmp_path, modul
     assert names["interface::text"] == "interface: text" and names["role::library"] is None
 
 
-def test_ac28_texts_without_a_token_and_an_empty_list(tagger):
+def test_texts_without_a_token_and_an_empty_list(tagger):  # AC-28
     assert tagger([]) == []
     for empty in ("", "   ", "\n\t", "�␀"):
         answer = tagger(empty)
@@ -113,7 +113,7 @@ def test_ac28_texts_without_a_token_and_an_empty_list(tagger):
     assert_same(together[0], together[2])
 
 
-def test_ac34_a_long_text_is_cut_even_where_the_tokenizer_states_no_limit(tiny_model_folder, tmp_path, modules_cache):
+def test_a_long_text_is_cut_even_where_the_tokenizer_states_no_limit(tiny_model_folder, tmp_path, modules_cache):  # AC-34
     tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
     tokenizer.model_max_length = int(1e30)
     folder = tmp_path / "no limit"

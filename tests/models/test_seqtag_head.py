@@ -1,4 +1,4 @@
-"""The tagger over labels, and its CRF against sums over all sequences: property U15 of LACO's specification, its example L6."""
+"""The tagger over labels, and its CRF against sums over all sequences."""
 
 import itertools
 
@@ -31,7 +31,7 @@ def scores_of_all(crf: LinearChainCRF, emissions: torch.Tensor) -> tuple[torch.T
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6])
 @pytest.mark.parametrize("num_tags", [2, 3])
-def test_u15_sum_best_sequence_and_marginals_are_those_of_all_sequences(length, num_tags):
+def test_sum_best_sequence_and_marginals_are_those_of_all_sequences(length, num_tags):
     crf = random_crf(num_tags, seed=length)
     emissions = torch.randn(3, length, num_tags)
     found = crf.log_partition(emissions), crf.best_tags(emissions), crf.log_marginals(emissions).exp()
@@ -47,7 +47,7 @@ def test_u15_sum_best_sequence_and_marginals_are_those_of_all_sequences(length, 
             torch.testing.assert_close(loss[0], scores.logsumexp(0) - score)
 
 
-def test_u15_a_constant_on_both_emissions_of_a_position_changes_nothing():
+def test_a_constant_on_both_emissions_of_a_position_changes_nothing():
     crf, emissions = random_crf(2, seed=0), torch.randn(2, 5, 2)
     tags = torch.tensor([[0, 1, 1, 0, 1], [1, 0, 0, 0, 1]])
     shifted = emissions.clone()
@@ -58,7 +58,7 @@ def test_u15_a_constant_on_both_emissions_of_a_position_changes_nothing():
     torch.testing.assert_close(marginals.sum(-1), torch.ones(2, 5))
 
 
-def test_l6_the_worked_example():
+def test_the_worked_example():
     crf, emissions = LinearChainCRF(), torch.tensor([[[0.0, 1.0], [0.0, 0.0]]])
     assert crf.log_partition(emissions).item() == pytest.approx(2.006409, abs=1e-6)
     assert crf.negative_log_likelihood(emissions, torch.tensor([[1, 0]])).item() == pytest.approx(1.006409, abs=1e-6)

@@ -24,7 +24,7 @@ def added(data: DatasetDict, num_candidates: int = 2) -> tuple[DatasetDict, Cand
     return add_candidates(data, numbered, label_info_of(data), num_candidates)
 
 
-def test_u16_the_columns_are_the_generators_and_no_training_text_votes_for_itself(data):
+def test_the_columns_are_the_generators_and_no_training_text_votes_for_itself(data):
     columns, generator, report = added(data)
     assert set(columns) == {"train", "validation", "test"}
     for split, rows in columns.items():

@@ -58,7 +58,7 @@ def test_a_text_that_shares_no_word_gets_frequent_labels_and_no_votes_to_speak_o
     assert 0.2 < generator.candidates(NEW, 6)[1].max() <= 1.0
 
 
-def test_u16_a_training_text_does_not_vote_for_itself():
+def test_a_training_text_does_not_vote_for_itself():
     texts, labels = ["a b c", "a b c", "x y z"], [[0], [1], [2]]
     generator = CandidateGenerator.fit(texts, labels, num_labels=3, num_neighbors=1, min_document_frequency=1)
     assert generator.candidates(texts, 1)[0][2].tolist() == [2]
@@ -217,7 +217,7 @@ def damage(generator, tmp_path):
 
 
 @pytest.mark.parametrize("kind", DAMAGED_ARRAYS)
-def test_ac70_arrays_are_checked_before_anything_is_computed(generator, damage, tmp_path, kind):
+def test_arrays_are_checked_before_anything_is_computed(generator, damage, tmp_path, kind):  # AC-70
     change, message = DAMAGED_ARRAYS[kind]
     damage(change(generator._arrays()))
     with pytest.raises(ValueError, match=re.escape(message)) as refused:
@@ -243,14 +243,14 @@ def test_ac70_arrays_are_checked_before_anything_is_computed(generator, damage, 
         ({"labels_digest": 5}, "labels_digest is 5"),
     ],
 )
-def test_ac70_settings_are_checked_before_anything_is_computed(damage, tmp_path, settings, message):
+def test_settings_are_checked_before_anything_is_computed(damage, tmp_path, settings, message):  # AC-70
     damage(settings=settings)
     with pytest.raises(ValueError, match=message) as refused:
         CandidateGenerator.from_pretrained(tmp_path)
     assert "candidates." in str(refused.value)
 
 
-def test_ac70_the_number_of_labels_is_that_of_the_model_beside_it(damage, tmp_path):
+def test_the_number_of_labels_is_that_of_the_model_beside_it(damage, tmp_path):  # AC-70
     damage(settings={"num_labels": 2**31 - 1})
     (tmp_path / "config.json").write_text('{"num_labels": 6}')
     with pytest.raises(ValueError, match=r"candidates.json has num_labels=2147483647 but config.json beside it has 6"):
@@ -258,7 +258,7 @@ def test_ac70_the_number_of_labels_is_that_of_the_model_beside_it(damage, tmp_pa
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '"x"', "null", "{", '{"a"', "[" * 100_000, b"\xff\xfe", "{}"])
-def test_ac70_settings_that_cannot_be_read_are_said(damage, tmp_path, content):
+def test_settings_that_cannot_be_read_are_said(damage, tmp_path, content):  # AC-70
     _, file = damage()
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(
@@ -268,7 +268,7 @@ def test_ac70_settings_that_cannot_be_read_are_said(damage, tmp_path, content):
 
 
 @pytest.mark.parametrize("size", [0, 7, 200, -1])
-def test_ac70_a_cut_file_is_said(damage, tmp_path, size):
+def test_a_cut_file_is_said(damage, tmp_path, size):  # AC-70
     file, _ = damage()
     file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(ValueError, match=r"candidates\.safetensors \(\d+ bytes\) is not a sound safetensors file"):
@@ -298,7 +298,7 @@ def test_a_changed_bit_is_noticed_where_every_value_is_possible(damage, generato
         (None, lambda m: _with_indices(m, 9), "labels.indices holds 9"),
     ],
 )
-def test_ac70_matrices_that_do_not_fit_are_refused(generator, documents, labels, message):
+def test_matrices_that_do_not_fit_are_refused(generator, documents, labels, message):  # AC-70
     documents, labels = (
         (change or (lambda m: m))(m) for change, m in ((documents, generator.documents), (labels, generator.labels))
     )

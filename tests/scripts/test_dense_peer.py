@@ -20,7 +20,9 @@ def test_dense_loss_is_that_of_a_multi_hot_matrix():
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum_labels"])
-def test_a_run_writes_a_model_folder_and_how_far_its_gradients_are_from_those_of_label_blocks(tmp_path, reduction):
+def test_a_run_writes_a_model_folder_and_how_far_its_gradients_are_from_those_of_label_blocks(
+    unchecked, tmp_path, reduction
+):
     corpus = write_corpus(tmp_path / "corpus")
     settings = {
         "dataset": corpus,
@@ -43,7 +45,7 @@ def test_a_run_writes_a_model_folder_and_how_far_its_gradients_are_from_those_of
     assert (tmp_path / "model" / "model.safetensors").exists() and "nDCG@5" in metrics["test"]
 
 
-def test_another_loss_than_binary_cross_entropy_shows_in_the_difference(tmp_path):
+def test_another_loss_than_binary_cross_entropy_shows_in_the_difference(unchecked, tmp_path):
     """The comparison can fail: the dense peer knows one loss only."""
     corpus = write_corpus(tmp_path / "corpus")
     arguments = ["--dataset", str(corpus), "--output_dir", str(tmp_path / "model"), "--cornet_num_blocks", "0"]

@@ -97,19 +97,19 @@ def device_calls_at_start(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_ac35_keyword_arguments_exist(path):
+def test_keyword_arguments_exist(path):  # AC-35
     assert list(unknown_keywords(source_of(path))) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_ac35_data_is_loaded_without_running_foreign_code(path):
+def test_data_is_loaded_without_running_foreign_code(path):  # AC-35
     for node in ast.walk(ast.parse(source_of(path))):
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("load_dataset", "load_xmtc_dataset"):
             assert "trust_remote_code" not in {keyword.arg for keyword in node.keywords}
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".py"], ids=lambda path: path.name)
-def test_ac35_no_device_is_touched_before_the_launcher_has_started(path):
+def test_no_device_is_touched_before_the_launcher_has_started(path):  # AC-35
     assert list(device_calls_at_start(source_of(path))) == []
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import filelock
@@ -12,6 +13,7 @@ import yaml
 import cornet_comparison
 import laco_comparison
 import run_tables
+from forked_python import run_python
 from hf_xmtc import BertXMLConfig
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.recipe_parsing import parse_recipe
@@ -394,7 +396,9 @@ def test_one_run_of_a_row(tmp_path, monkeypatch):
     }
     (tmp_path / "bertxml.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     table = dataclasses.replace(TABLES["demo"], recipes=tmp_path)
-    result = run_row(table, row, seed=7, work_dir=tmp_path / "work")
+    with monkeypatch.context() as patch:
+        patch.setattr(run_tables.subprocess, "run", lambda command, check: run_python(Path(command[1]), *command[2:]))
+        result = run_row(table, row, seed=7, work_dir=tmp_path / "work")
     assert result["seed"] == result["recipe"]["seed"] == 7
     assert [point["step"] for point in result["validation_curve"]] == [1, 2]
     assert all(0 <= point["nDCG@5"] <= 1 for point in result["validation_curve"])

@@ -63,7 +63,7 @@ def test_cls_tokens_come_first_and_the_rest_of_the_layout_stays(make, single, pa
 
 @pytest.mark.parametrize("make", [word_tokenizer, bert_tokenizer, roberta_tokenizer])
 @pytest.mark.parametrize("config", [None, BertConfig(), RobertaConfig()])
-def test_ac04_reload_gives_the_same_and_a_second_build_does_not_grow(make, config, tmp_path):
+def test_reload_gives_the_same_and_a_second_build_does_not_grow(make, config, tmp_path):  # AC-04
     tokenizer = add_cls_tokens(make(), 3, max_length=20)
     tokenizer.save_pretrained(tmp_path)
     if config is not None:  # a BertTokenizer beside a config.json reloads with its single [CLS]
@@ -111,7 +111,7 @@ def test_the_users_own_tokens_keep_their_ids_and_kind(caplog):
 
 
 @pytest.mark.parametrize("make", [word_tokenizer, bert_tokenizer, roberta_tokenizer])
-def test_ac62_special_tokens_in_a_text_are_text_after_a_reload_too(make, tmp_path):
+def test_special_tokens_in_a_text_are_text_after_a_reload_too(make, tmp_path):  # AC-62
     add_cls_tokens(make(), 3).save_pretrained(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     for token in tokenizer.all_special_tokens:

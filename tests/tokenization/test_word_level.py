@@ -5,6 +5,7 @@ import sys
 import pytest
 from transformers import AutoTokenizer
 
+from forked_python import run_python
 from hf_xmtc.tokenization import cls_token_ids, train_word_tokenizer
 
 DOCUMENTS = ["The bread rises", "the oven, the bread", "an oven", ""]
@@ -114,7 +115,7 @@ def test_an_empty_document_has_only_the_cls_tokens():
     assert tokenizer(" ?! ")["input_ids"] == cls_token_ids(tokenizer)
 
 
-def test_ac04_ids_are_the_same_after_a_reload(tmp_path):
+def test_ids_are_the_same_after_a_reload(tmp_path):  # AC-04
     tokenizer = train_word_tokenizer(DOCUMENTS, num_cls_tokens=4, max_length=9)
     tokenizer.save_pretrained(tmp_path)
     reopened = AutoTokenizer.from_pretrained(tmp_path)
@@ -124,7 +125,7 @@ def test_ac04_ids_are_the_same_after_a_reload(tmp_path):
     assert (reopened.model_max_length, reopened.padding_side, len(reopened)) == (9, "right", len(tokenizer))
 
 
-def test_ac34_the_limit_is_saved_and_long_texts_are_cut_to_it(tmp_path):
+def test_the_limit_is_saved_and_long_texts_are_cut_to_it(tmp_path):  # AC-34
     train_word_tokenizer(DOCUMENTS, num_cls_tokens=3, max_length=12).save_pretrained(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     batch = tokenizer(["bread " * 5000, "oven"], truncation=True, padding=True)
@@ -140,11 +141,10 @@ def test_files_do_not_depend_on_the_hash_seed(tmp_path):
         "texts = [' '.join(f'w{i * j % 97}' for j in range(9)) for i in range(60)]\n"
         "t(texts, num_cls_tokens=3, frequent_first={f'w{i}' for i in range(0, 97, 2)}).save_pretrained(sys.argv[1])"
     )
-    files = []
-    for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        subprocess.run([sys.executable, "-c", script, str(tmp_path / seed)], env=environment, check=True)
-        files.append({file.name: file.read_bytes() for file in (tmp_path / seed).iterdir()})
+    run_python(script, tmp_path / "random").check_returncode()  # the seed that Python has drawn for the server
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "1")], env=environment, check=True)
+    files = [{file.name: file.read_bytes() for file in (tmp_path / seed).iterdir()} for seed in ("random", "1")]
     assert sorted(files[0]) == ["tokenizer.json", "tokenizer_config.json"]
     assert files[0] == files[1]
 
@@ -174,7 +174,7 @@ def test_texts_that_are_no_texts_are_refused():
         train_word_tokenizer(["", "?!"])
 
 
-def test_ac64_a_lone_surrogate_is_in_no_word_and_stops_nobody():
+def test_a_lone_surrogate_is_in_no_word_and_stops_nobody():  # AC-64
     assert vocabulary_of(train_word_tokenizer(["hello\ud800world a"])) == vocabulary_of(
         train_word_tokenizer(["hello world a"])
     )

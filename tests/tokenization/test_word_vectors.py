@@ -78,7 +78,7 @@ def test_variants_of_the_text_form_give_the_same_table(content, tmp_path, tokeni
     assert np.array_equal(vectors, expected)
 
 
-def test_ac12_gzip_is_recognised_by_content(tmp_path, tokenizer):
+def test_gzip_is_recognised_by_content(tmp_path, tokenizer):  # AC-12
     expected, _ = load_word_vectors(write(tmp_path, GLOVE), tokenizer)
     for name, content in {
         "a.gz": gzip.compress(GLOVE.encode()),
@@ -89,7 +89,7 @@ def test_ac12_gzip_is_recognised_by_content(tmp_path, tokenizer):
         assert np.array_equal(load_word_vectors(str(tmp_path / name), tokenizer)[0], expected), name
 
 
-def test_ac12_a_cut_gzip_file_is_an_error_not_a_shorter_table(tmp_path, tokenizer):
+def test_a_cut_gzip_file_is_an_error_not_a_shorter_table(tmp_path, tokenizer):  # AC-12
     whole = gzip.compress("".join(f"w{i} {i}.5 {i * i}.25 3\n" for i in range(2000)).encode())
     with pytest.raises(ValueError, match=r"vectors.txt: the gzip data ends or breaks after line \d+"):
         load_word_vectors(write(tmp_path, whole[: len(whole) // 2]), tokenizer)

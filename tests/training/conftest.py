@@ -1,12 +1,21 @@
 """A small corpus, its tokenizer, and makers of tiny models and trainers."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+from filelock import FileLock
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
 from hf_xmtc.tokenization import train_word_tokenizer
 from small_corpus import write_corpus
+from two_processes import TORCHRUN
+
+HERE = Path(__file__).resolve().parent
 
 SIZES = {
     "num_cls_tokens": 2,
@@ -29,6 +38,34 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tokenizer(corpus):
     return train_word_tokenizer(corpus["train"]["text"], num_cls_tokens=2, max_length=16, min_document_frequency=1)
+
+
+@pytest.fixture(scope="session")
+def two_processes(tmp_path_factory):
+    """The folder of what `in_two_processes.py` has found; pytest's first worker that asks for it starts the processes."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder, done = shared / "two_processes", shared / "two_processes_are_done"
+    with FileLock(shared / "two_processes.lock"):
+        if not done.exists():
+            for part in ("sharded/data", "shards"):
+                (folder / part).mkdir(parents=True)
+            write_corpus(folder / "sharded" / "data")
+            run_processes(folder)
+            done.touch()
+    return folder
+
+
+def run_processes(folder: Path) -> None:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent), *filter(None, sys.path)]),
+    }
+    command = [*TORCHRUN, str(HERE / "in_two_processes.py"), str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture

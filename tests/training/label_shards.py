@@ -1,10 +1,9 @@
-"""What two processes that share the labels of a model compute; run under torchrun by `test_sharded_label_head.py`.
+"""What two processes that share the labels of a model compute; a part of `in_two_processes.py` for `test_sharded_label_head.py`.
 
 Each process takes its own documents of `documents`, and writes what it gets into ``<folder>/<rank>.pt``.
 """
 
 import itertools
-import sys
 from pathlib import Path
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.training.sharded_label_head import LabelShard, full_state_dict, shard_labels
-from two_processes import leave
 
 NUM_LABELS = 11  # 5 in the first process, 6 in the second
 DOCUMENTS = [slice(0, 3), slice(3, 8)]  # of each process
@@ -158,7 +156,6 @@ def refused(call) -> str:
 
 
 def main(folder: Path) -> None:
-    dist.init_process_group("gloo")
     rank = dist.get_rank()
     mine, width = DOCUMENTS[rank], WIDTHS[rank]
     found = {}
@@ -197,8 +194,3 @@ def main(folder: Path) -> None:
         "logits": refused(lambda: model(hidden, labels[:, :width])),
     }
     torch.save(found, folder / f"{rank}.pt")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
-    leave()

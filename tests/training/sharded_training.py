@@ -1,10 +1,9 @@
-"""Training runs with the labels spread over two processes; run under torchrun by `test_label_sharding.py`.
+"""Training runs with the labels spread over two processes; a part of `in_two_processes.py` for `test_label_sharding.py`.
 
 Every case writes its model into ``<folder>/<name>``, and what each process has seen into ``<folder>/<name>/<rank>.pt``.
 """
 
 import contextlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from hf_xmtc.tokenization import train_word_tokenizer
 from hf_xmtc.training.initialization import set_missing_label_weights
 from hf_xmtc.training.sharded_label_head import full_state_dict
 from training.interrupted_runs import InterruptAt, Interrupted
-from two_processes import leave
 
 # A large epsilon, because Adam makes steps of full size of gradients that are rounding alone.
 ADAMW = {"optim": "adamw_torch", "learning_rate": 0.01, "adam_epsilon": 1e-3}
@@ -92,14 +90,17 @@ def main(folder: Path) -> None:
     data, tokenizer = read(folder)
     for name, (model_settings, settings) in CASES.items():
         output = folder / name
+        resumed = settings.get("label_optimizer", "").endswith("_in_backward") or name in ("adamw", "propensity, averaged")
         settings = {"per_device_train_batch_size": 2, "shard_labels": True, **settings}
+        if not (resumed or name == "clipped"):
+            settings["save_strategy"] = "no"
         trainer = make_trainer(output, data, tokenizer, model_settings, **settings)
         trainer.train()
         trainer.save_model()
         if name == "clipped":
             save_as_older_releases_do(trainer, folder / "older")
         torch.save(observe(trainer, data), output / f"{trainer.args.process_index}.pt")
-        if settings.get("label_optimizer", "").endswith("_in_backward") or name in ("adamw", "propensity, averaged"):
+        if resumed:
             resume(folder / f"{name}, resumed", trainer, data, tokenizer, model_settings, settings)
     found = weights_of_labels(folder / "weights", data, tokenizer)
     (folder / "weights").mkdir(exist_ok=True)
@@ -142,8 +143,3 @@ def resume(output: Path, whole: XMTCTrainer, data, tokenizer, model_settings: di
     weights, expected = full_state_dict(resumed.model), full_state_dict(whole.model)
     differences = {name: (weights[name] - expected[name]).abs().max().item() for name in expected}
     torch.save(differences, output / f"{whole.args.process_index}.pt")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
-    leave()

@@ -69,14 +69,14 @@ PARTS = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "
     ids=["empty", "cut", "flipped", "missing"],
 )
 @pytest.mark.parametrize("name", [*PARTS, "label_shard_1_of_2/optimizer.pt"])
-def test_ac72_any_damage_of_any_part_is_found_and_named(make_checkpoint, name, harm, message):
+def test_any_damage_of_any_part_is_found_and_named(make_checkpoint, name, harm, message):  # AC-72
     checkpoint = make_checkpoint(3)
     assert damage_of(checkpoint) is None
     harm(checkpoint / name)
     assert damage_of(checkpoint).startswith(f"{name} ") and message in damage_of(checkpoint)
 
 
-def test_ac72_a_damaged_list_of_files_is_damage_too(make_checkpoint):
+def test_a_damaged_list_of_files_is_damage_too(make_checkpoint):  # AC-72
     checkpoint = make_checkpoint(3)
     for content in ("", "[]", '{"files": 3}', "[" * 100_000):
         (checkpoint / "manifest.json").write_text(content)
@@ -94,7 +94,7 @@ def test_a_checkpoint_without_a_list_is_taken_only_if_every_part_opens(tmp_path,
     assert "it has no manifest.json and lacks " in damage_of(tmp_path / "checkpoint-3")
 
 
-def test_ac72_damaged_checkpoints_are_set_aside_up_to_the_newest_whole_one(tmp_path, make_checkpoint):
+def test_damaged_checkpoints_are_set_aside_up_to_the_newest_whole_one(tmp_path, make_checkpoint):  # AC-72
     for step in (3, 20, 100):
         make_checkpoint(step)
     cut(tmp_path / "checkpoint-100" / "optimizer.pt")
@@ -104,7 +104,7 @@ def test_ac72_damaged_checkpoints_are_set_aside_up_to_the_newest_whole_one(tmp_p
     assert set_damaged_aside(tmp_path, needs_best=True) == []
 
 
-def test_ac72_a_checkpoint_whose_best_one_is_damaged_serves_only_runs_that_need_no_best_one(tmp_path, make_checkpoint):
+def test_a_checkpoint_whose_best_one_is_damaged_serves_only_runs_that_need_no_best_one(tmp_path, make_checkpoint):  # AC-72
     make_checkpoint(3)
     make_checkpoint(6, best=3)
     empty(tmp_path / "checkpoint-3" / "model.safetensors")
@@ -115,7 +115,7 @@ def test_ac72_a_checkpoint_whose_best_one_is_damaged_serves_only_runs_that_need_
     assert second.startswith("checkpoint-3 cannot be used") and checkpoints_in(tmp_path) == []
 
 
-def test_ac76_the_best_checkpoint_lies_beside_the_one_that_names_it(tmp_path, make_checkpoint):
+def test_the_best_checkpoint_lies_beside_the_one_that_names_it(tmp_path, make_checkpoint):  # AC-76
     assert best_checkpoint(make_checkpoint(6, best=3)) == tmp_path / "checkpoint-3"
     assert best_checkpoint(make_checkpoint(6)) is None
 
@@ -142,7 +142,7 @@ def test_a_checkpoint_has_its_name_only_when_all_of_it_is_written(tmp_path, make
     assert [path.name for path in checkpoints_in(tmp_path)] == ["checkpoint-3"]
 
 
-def test_ac72_a_kill_while_a_checkpoint_is_replaced_loses_neither(tmp_path, make_checkpoint, monkeypatch):
+def test_a_kill_while_a_checkpoint_is_replaced_loses_neither(tmp_path, make_checkpoint, monkeypatch):  # AC-72
     make_checkpoint(3)
     content = (make_checkpoint(6) / "manifest.json").read_text()
 

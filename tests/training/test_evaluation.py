@@ -86,7 +86,7 @@ def test_settings_that_make_no_sense_are_refused(settings, message, tmp_path):
         XMTCTrainingArguments(output_dir=str(tmp_path), **settings)
 
 
-def test_ac75_scores_that_are_no_numbers_get_no_metrics(make_trainer, corpus):
+def test_scores_that_are_no_numbers_get_no_metrics(make_trainer, corpus):  # AC-75
     trainer = make_trainer(trainer={"compute_metrics": lambda prediction: {}})
     with torch.no_grad():
         next(trainer.model.parameters()).fill_(float("nan"))

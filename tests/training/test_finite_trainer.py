@@ -39,7 +39,7 @@ def ruin_gradient(weight):
     ],
     ids=["loss", "gradient"],
 )
-def test_ac75_a_loss_or_gradient_that_is_not_finite_stops_that_step(corpus, make_trainer, tmp_path, action, reason):
+def test_a_loss_or_gradient_that_is_not_finite_stops_that_step(corpus, make_trainer, tmp_path, action, reason):  # AC-75
     settings = {"train_dataset": corpus["train"].select(range(8)), **EIGHT, **EVERY_THREE_STEPS}
     trainer = make_trainer(trainer={"callbacks": [At(4, action)]}, **settings)
     before = r"Training stopped in step 5, before anything was changed by it \(epoch 1.00\): "
@@ -58,7 +58,7 @@ def test_ac75_a_loss_or_gradient_that_is_not_finite_stops_that_step(corpus, make
     ("evaluation", "reason"),
     [(evaluation, "the weights label_head.output.weight is not finite") for evaluation in ("steps", "no")],
 )
-def test_ac75_weights_that_are_not_finite_are_not_saved(corpus, make_trainer, tmp_path, evaluation, reason):
+def test_weights_that_are_not_finite_are_not_saved(corpus, make_trainer, tmp_path, evaluation, reason):  # AC-75
     class Ruin(TrainerCallback):
         def on_step_end(self, args, state, control, model=None, **kwargs):
             if state.global_step == 3:
@@ -73,7 +73,7 @@ def test_ac75_weights_that_are_not_finite_are_not_saved(corpus, make_trainer, tm
     assert not list(tmp_path.glob("run/checkpoint-*"))
 
 
-def test_ac75_fp16_may_overflow_until_its_scale_fits(make_trainer):
+def test_fp16_may_overflow_until_its_scale_fits(make_trainer):  # AC-75
     trainer = make_trainer()
     trainer.accelerator.scaler = SimpleNamespace(get_scale=lambda: 65536.0)
     trainer._check_finite_value(lambda: "the loss", torch.tensor(float("inf")))

@@ -3,7 +3,7 @@
 import torch
 
 
-def test_ac36_a_frozen_encoder_stays_as_it_is_through_training(make_model, make_trainer):
+def test_a_frozen_encoder_stays_as_it_is_through_training(make_model, make_trainer):
     model = make_model()
     model.base_model.requires_grad_(False)
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}

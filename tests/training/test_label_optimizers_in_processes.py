@@ -1,24 +1,17 @@
 """Two processes with half a batch each train what one process trains with the whole batch, and stay equal to each other."""
 
-import sys
-from pathlib import Path
-
 import pytest
 from safetensors.torch import load_file
 
-from two_processes import TORCHRUN, run_script
-
-SCRIPT = str(Path(__file__).parent / "train_joined.py")
+from training import train_joined
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
+def folders(two_processes, tmp_path_factory):
     """What one process with batches of 4 has left, and what two with batches of 2 have."""
-    made = []
-    for name, launcher, batch_size in (("alone", [sys.executable], "4"), ("joined", TORCHRUN, "2")):
-        made.append(tmp_path_factory.mktemp(name))
-        run_script(launcher, SCRIPT, str(made[-1]), batch_size)
-    return made
+    alone = tmp_path_factory.mktemp("alone")
+    train_joined.main(alone, batch_size=4)
+    return alone, two_processes / "joined"
 
 
 @pytest.mark.parametrize("name", ["sgd_in_backward", "rowwise_in_backward", "adam_in_backward", "rowwise"])

@@ -100,12 +100,12 @@ def forming(request, monkeypatch):
 
 @RULES
 @STRIDED
-@pytest.mark.parametrize("block_size", [1, 4, 13, 50])
-def test_equals_the_dense_formula_for_any_blocks(rule, strided, block_size):
-    case = Case(strided)
-    expected = dense_formula(rule, case, GROUPS[rule])
-    case.run(case.make_update(rule), block_size)
-    torch.testing.assert_close(case.wide(), expected, rtol=1e-10, atol=1e-12)
+def test_equals_the_dense_formula_for_any_blocks(rule, strided):
+    for block_size in (1, 4, 13, 50):
+        case = Case(strided)
+        expected = dense_formula(rule, case, GROUPS[rule])
+        case.run(case.make_update(rule), block_size)
+        torch.testing.assert_close(case.wide(), expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("tile_numbers", [1, 8, 30])

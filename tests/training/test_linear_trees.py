@@ -118,7 +118,7 @@ def test_a_label_without_documents_is_scored_and_never_predicted():
 @torch.no_grad()
 @pytest.mark.parametrize("num_labels", [1, 2, 3, 5])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_ac30_few_labels_that_look_alike_are_trained(family, num_labels):
+def test_few_labels_that_look_alike_are_trained(family, num_labels):
     same = Dataset.from_dict({"input_ids": [[2, 3]] * 6, "labels": [list(range(num_labels))] * 6})
     model, _ = train(family, num_labels, same, min_branch_size=100, num_clusters=FAMILIES[family][2]["num_clusters"])
     assert (model(**padded(same)).logits > 0).all()

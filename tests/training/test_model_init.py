@@ -34,7 +34,7 @@ def make_searcher(tmp_path, corpus, tokenizer):
     return make
 
 
-def test_ac41_what_model_init_makes_is_trained(make_searcher, make_model):
+def test_what_model_init_makes_is_trained(make_searcher, make_model):  # AC-41
     made = []
 
     def model_init():
@@ -117,7 +117,7 @@ def test_a_model_with_another_label_space_or_tokenizer_is_refused(make_searcher,
     assert not trainer.is_in_train
 
 
-def test_ac41_a_search_trains_a_model_for_each_trial(make_searcher, make_model):
+def test_a_search_trains_a_model_for_each_trial(make_searcher, make_model):  # AC-41
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     seen = []

@@ -180,7 +180,7 @@ def test_predictions_of_the_loss_alone_hold_nothing_else(make_trainer, corpus):
 # ---- nothing to evaluate ---------------------------------------------------------------------------------------------------
 
 
-def test_ac38_data_without_documents_are_named(make_trainer, corpus):
+def test_data_without_documents_are_named(make_trainer, corpus):  # AC-38
     nothing = corpus["validation"].filter(lambda row: False)
     trainer = make_trainer()
     for door in (trainer.evaluate, trainer.predict, lambda rows: make_trainer(eval_dataset=rows)):

@@ -25,13 +25,13 @@ def test_a_picture_is_written_whatever_was_logged(tmp_path, history):
 
 
 @pytest.mark.parametrize("title", ["pay$_{$", "a\n$\\frac$ \x00 \u202e \udce9", "x" * 10_000, ""])
-def test_ac74_a_title_is_shown_letter_by_letter(tmp_path, title):
+def test_a_title_is_shown_letter_by_letter(tmp_path, title):  # AC-74
     figure = plot_training_curve([{"step": 1, "loss": 0.7}], tmp_path / "curve.png", title)
     assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
     assert len(figure.get_suptitle()) <= 100 and ("pay$_{$" in title) == ("pay$_{$" in figure.get_suptitle())
 
 
-def test_ac68_undefined_values_are_left_out_of_the_picture(tmp_path):
+def test_undefined_values_are_left_out_of_the_picture(tmp_path):  # AC-68
     history = [
         {"step": step, "loss": loss, "eval_P@1": value, "eval_loss": value}
         for step, loss, value in ((1, 0.7, None), (2, float("nan"), float("inf")), (3, 0.5, 0.25))

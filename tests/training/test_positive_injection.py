@@ -89,7 +89,7 @@ def candidate_trainer(corpus, tmp_path):
     return make
 
 
-def test_u16_in_evaluation_the_model_gets_the_columns_candidates_and_no_positives_beside(candidate_trainer):
+def test_in_evaluation_the_model_gets_the_columns_candidates_and_no_positives_beside(candidate_trainer):
     trainer = candidate_trainer()
     rows = trainer.eval_dataset
     missed = [set(truth) - set(ids) for truth, ids in zip(rows["labels"][:], rows[CANDIDATES][:], strict=True)]
@@ -104,7 +104,7 @@ def test_u16_in_evaluation_the_model_gets_the_columns_candidates_and_no_positive
         assert set(kept) == set(ids)
 
 
-def test_ac67_fillers_of_shorter_lists_are_in_no_set_and_no_set_is_cut_behind_all_candidates(candidate_trainer):
+def test_fillers_of_shorter_lists_are_in_no_set_and_no_set_is_cut_behind_all_candidates(candidate_trainer):  # AC-67
     # Batches of one document, with three candidates, two, or one.
     settings = {"set_metrics": True, "per_device_eval_batch_size": 1}
     trainer = candidate_trainer(**settings)
@@ -125,7 +125,7 @@ def test_ac67_fillers_of_shorter_lists_are_in_no_set_and_no_set_is_cut_behind_al
 
 
 @pytest.mark.parametrize(("num_candidates", "accumulation"), [(3, 1), (0, 2)])
-def test_ac21_a_resumed_run_draws_what_an_uninterrupted_one_does(candidate_trainer, num_candidates, accumulation):
+def test_a_resumed_run_draws_what_an_uninterrupted_one_does(candidate_trainer, num_candidates, accumulation):  # AC-21
     settings = {"num_candidates": num_candidates, "gradient_accumulation_steps": accumulation}
     whole = candidate_trainer("whole", **settings)
     whole.train()

@@ -1,4 +1,4 @@
-"""LACO's auxiliary tasks in training: what is asked about a document follows from seed, epoch and document alone (U12)."""
+"""LACO's auxiliary tasks in training: what is asked about a document follows from seed, epoch and document alone."""
 
 import pytest
 import torch
@@ -70,7 +70,7 @@ def drawn(small, tmp_path, monkeypatch):
     return train
 
 
-def test_u12_workers_and_batches_change_no_draw_and_epochs_and_seeds_do(drawn):
+def test_workers_and_batches_change_no_draw_and_epochs_and_seeds_do(drawn):
     epochs, trainer = drawn()
     assert [len(epoch) for epoch in epochs] == [24, 24]  # a number of its own for every document
     assert not set(epochs[0]) & set(epochs[1])

@@ -5,17 +5,14 @@ import torch
 
 from training import label_shards
 from training.label_shards import CANDIDATE_WIDTHS, CASES, DOCUMENTS, NUM_LABELS, LinearModel, documents, make_model
-from two_processes import TORCHRUN, run_script
 
 FIRST_LABELS = [slice(0, 5), slice(5, NUM_LABELS)]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(two_processes):
     """Where the two processes have left their results."""
-    folder = tmp_path_factory.mktemp("shards")
-    run_script(TORCHRUN, label_shards.__file__, str(folder))
-    return folder
+    return two_processes / "shards"
 
 
 @pytest.fixture(scope="module")

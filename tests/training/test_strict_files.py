@@ -9,7 +9,7 @@ def strict(path):
     return parse_strictly(path.read_text())
 
 
-def test_ac68_the_trainers_files_are_json_whatever_was_measured(tmp_path, make_trainer):
+def test_the_trainers_files_are_json_whatever_was_measured(tmp_path, make_trainer):  # AC-68
     trainer = make_trainer()
     trainer.log({"loss": float("nan"), "grad_norm": torch.tensor(float("inf")), "eval_P@1": np.float32(0.5)})
     assert not trainer._determine_best_metric({"eval_nDCG@5": float("nan")}, None)
@@ -27,7 +27,7 @@ def test_ac68_the_trainers_files_are_json_whatever_was_measured(tmp_path, make_t
         assert strict(tmp_path / "run" / name) == {"P@1": 0.5, "PSP@1": None, "num_documents": 3}
 
 
-def test_ac68_settings_of_a_checkpoint_are_json(tmp_path, make_trainer):
+def test_settings_of_a_checkpoint_are_json(tmp_path, make_trainer):  # AC-68
     trainer = make_trainer(
         max_steps=1, save_steps=1, save_strategy="steps", eval_strategy="no", load_best_model_at_end=False
     )

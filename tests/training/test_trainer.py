@@ -30,7 +30,7 @@ def make_rows(tokenizer, labels: list[list[int]], num_words: int = 3) -> Dataset
 # ---- data and loss -------------------------------------------------------------------------------------------------------
 
 
-def test_ac19_label_lists_of_any_length_give_the_loss_of_their_target_matrix(make_model, make_trainer, tokenizer):
+def test_label_lists_of_any_length_give_the_loss_of_their_target_matrix(make_model, make_trainer, tokenizer):  # AC-19
     rows = make_rows(tokenizer, [[], [1], [0, 2, 4]])
     model = make_model(num_labels=5).eval()
     trainer = make_trainer(
@@ -47,7 +47,7 @@ def test_ac19_label_lists_of_any_length_give_the_loss_of_their_target_matrix(mak
     assert trainer.compute_loss(model, collator(hot)).item() == pytest.approx(loss.item())
 
 
-def test_ac20_labels_reach_the_loss_straight_from_the_loader(corpus, make_trainer):
+def test_labels_reach_the_loss_straight_from_the_loader(corpus, make_trainer):  # AC-20
     gradients = []
 
     class KeepGradient(TrainerCallback):
@@ -63,7 +63,7 @@ def test_ac20_labels_reach_the_loss_straight_from_the_loader(corpus, make_traine
     assert all(gradient > 0 for gradient in gradients)
 
 
-def test_ac20_training_without_the_label_column_is_refused_and_prediction_works(corpus, make_model, make_trainer):
+def test_training_without_the_label_column_is_refused_and_prediction_works(corpus, make_model, make_trainer):  # AC-20
     unlabelled = corpus["test"].remove_columns("labels")
     with pytest.raises(ValueError, match=r"the columns \['text'\] and no 'labels', so there is nothing to learn"):
         make_trainer(train_dataset=corpus["train"].remove_columns("labels"))
@@ -244,7 +244,7 @@ def test_propensities_of_other_training_data_can_be_given(make_trainer):
         make_trainer(train_dataset=None, trainer={"label_counts": counts[:3], "num_train_documents": 50})
 
 
-def test_ac24_evaluation_memory_does_not_grow_with_labels_times_documents(tokenizer, make_model, make_trainer):
+def test_evaluation_memory_does_not_grow_with_labels_times_documents(tokenizer, make_model, make_trainer):  # AC-24
     num_labels, num_documents = 50_000, 2_000
     memory, received = [], []
 
@@ -273,7 +273,7 @@ def test_ac24_evaluation_memory_does_not_grow_with_labels_times_documents(tokeni
     assert max(memory) - memory[0] < 150  # MB; all scores together would be 400
 
 
-def test_ac24_metrics_of_the_best_labels_equal_those_of_all_scores(tokenizer, make_model, make_trainer):
+def test_metrics_of_the_best_labels_equal_those_of_all_scores(tokenizer, make_model, make_trainer):  # AC-24
     chance = np.random.default_rng(2)
     positives = [chance.choice(50, size=chance.integers(1, 8), replace=False).tolist() for _ in range(40)]
     rows = make_rows(tokenizer, positives)

@@ -39,7 +39,8 @@ class FirstStep(TrainerCallback):
         self.step = state.global_step if self.step is None else self.step
 
 
-def test_ac72_a_damaged_newest_checkpoint_is_said_and_the_older_one_used(make_trainer, settings, whole, tmp_path, caplog):
+# AC-72
+def test_a_damaged_newest_checkpoint_is_said_and_the_older_one_used(make_trainer, settings, whole, tmp_path, caplog):
     interrupt(make_trainer, settings)
     (tmp_path / "parts" / "checkpoint-6" / "rng_state.pth").unlink()
     first = FirstStep()
@@ -51,7 +52,7 @@ def test_ac72_a_damaged_newest_checkpoint_is_said_and_the_older_one_used(make_tr
     assert first.step == 3 and largest_difference(whole.model, resumed.model) == 0
 
 
-def test_ac72_without_a_whole_checkpoint_a_run_starts_anew_and_says_so(make_trainer, settings, whole, tmp_path, caplog):
+def test_without_a_whole_checkpoint_a_run_starts_anew_and_says_so(make_trainer, settings, whole, tmp_path, caplog):  # AC-72
     interrupt(make_trainer, settings)
     for step in (3, 6):
         (tmp_path / "parts" / f"checkpoint-{step}" / "trainer_state.json").write_text("")
@@ -62,7 +63,7 @@ def test_ac72_without_a_whole_checkpoint_a_run_starts_anew_and_says_so(make_trai
     assert largest_difference(whole.model, resumed.model) == 0
 
 
-def test_ac72_a_damaged_checkpoint_that_is_named_is_refused(make_trainer, settings, tmp_path):
+def test_a_damaged_checkpoint_that_is_named_is_refused(make_trainer, settings, tmp_path):  # AC-72
     interrupt(make_trainer, settings)
     named = tmp_path / "parts" / "checkpoint-6"
     (named / "scheduler.pt").write_bytes(b"")
@@ -74,7 +75,8 @@ def test_ac72_a_damaged_checkpoint_that_is_named_is_refused(make_trainer, settin
         make_trainer("other", **settings).train(resume_from_checkpoint=True)
 
 
-def test_ac72_a_named_checkpoint_whose_best_one_is_gone_is_refused_where_the_best_model_is_wanted(
+# AC-72
+def test_a_named_checkpoint_whose_best_one_is_gone_is_refused_where_the_best_model_is_wanted(
     make_trainer, settings, tmp_path
 ):
     settings["learning_rate"] = 0.0  # so that the first checkpoint stays the best
@@ -96,7 +98,8 @@ def test_ac72_a_named_checkpoint_whose_best_one_is_gone_is_refused_where_the_bes
     assert first.step == 6
 
 
-def test_ac72_a_best_checkpoint_that_was_damaged_in_training_is_not_replaced_by_the_last(make_trainer, settings, tmp_path):
+# AC-72
+def test_a_best_checkpoint_that_was_damaged_in_training_is_not_replaced_by_the_last(make_trainer, settings, tmp_path):
     class Damage(TrainerCallback):
         def on_log(self, args, state, control, logs=None, **kwargs):
             if "train_loss" in logs:
@@ -126,9 +129,8 @@ def test_a_checkpoint_lists_all_its_files_and_nothing_else_is_left(make_trainer,
 # ---- a full disk ---------------------------------------------------------------------------------------------------------
 
 
-def test_ac72_a_full_disk_is_named_and_the_run_goes_on_after_room_was_made(
-    make_trainer, settings, whole, tmp_path, monkeypatch
-):
+# AC-72
+def test_a_full_disk_is_named_and_the_run_goes_on_after_room_was_made(make_trainer, settings, whole, tmp_path, monkeypatch):
     save = torch.save
 
     def full_at_six(content, path, *args, **kwargs):
@@ -156,7 +158,7 @@ def test_ac72_a_full_disk_is_named_and_the_run_goes_on_after_room_was_made(
 # ---- another path --------------------------------------------------------------------------------------------------------
 
 
-def test_ac76_a_moved_run_ends_with_the_same_best_model(make_trainer, settings, tmp_path):
+def test_a_moved_run_ends_with_the_same_best_model(make_trainer, settings, tmp_path):  # AC-76
     settings["learning_rate"] = 0.2  # so that the last model is not the best
     whole = make_trainer("whole", **settings)
     whole.train()
@@ -181,7 +183,7 @@ def test_ac76_a_moved_run_ends_with_the_same_best_model(make_trainer, settings, 
     [{"save_total_limit": 1}, {"max_steps": 7}, {"early_stopping_patience": 1, "learning_rate": 0.0}],
     ids=["best-alone", "within-an-epoch", "early-stopping"],
 )
-def test_ac77_a_run_that_has_ended_is_not_trained_further(make_trainer, settings, ending, tmp_path):
+def test_a_run_that_has_ended_is_not_trained_further(make_trainer, settings, ending, tmp_path):  # AC-77
     settings |= ending
     ended = make_trainer(**settings)
     ended.train()

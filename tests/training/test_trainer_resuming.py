@@ -30,7 +30,7 @@ from transformers import TrainerCallback
     ],
     ids=["plain", "averaging-and-clipping", "clipping", "accumulation", "epoch-border", "random-order"],
 )
-def test_ac21_a_resumed_run_equals_an_uninterrupted_one(corpus, make_trainer, settings, stop):
+def test_a_resumed_run_equals_an_uninterrupted_one(corpus, make_trainer, settings, stop):  # AC-21
     settings = {"train_dataset": corpus["train"].select(range(8)), **EIGHT, **settings}
     whole = make_trainer("whole", **settings)
     whole.train()
@@ -48,7 +48,7 @@ def test_ac21_a_resumed_run_equals_an_uninterrupted_one(corpus, make_trainer, se
         assert list(resumed.adaptive_clipping.norms) == pytest.approx(list(whole.adaptive_clipping.norms))
 
 
-def test_ac21_the_best_score_so_far_is_known_after_resuming(corpus, make_trainer, tmp_path):
+def test_the_best_score_so_far_is_known_after_resuming(corpus, make_trainer, tmp_path):  # AC-21
     settings = {"train_dataset": corpus["train"].select(range(8)), **EIGHT, **EVERY_THREE_STEPS}
     with pytest.raises(Interrupted):
         make_trainer("parts", trainer={"callbacks": [InterruptAt(7)]}, **settings).train()
@@ -64,7 +64,7 @@ def test_ac21_the_best_score_so_far_is_known_after_resuming(corpus, make_trainer
     assert stored["best_metric"] > 0
 
 
-def test_ac21_another_label_file_is_refused(make_model, make_trainer, tmp_path):
+def test_another_label_file_is_refused(make_model, make_trainer, tmp_path):  # AC-21
     make_trainer(max_steps=1).train()
     names = make_model().config.label_names.labels
     other = make_trainer(model=make_model(label_names=names[::-1]), max_steps=2)

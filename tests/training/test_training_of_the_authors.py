@@ -7,8 +7,7 @@ from datasets import Dataset
 from transformers import TrainerCallback
 
 from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
-from models.golden import assert_close, load_golden, stored_parameters
-from models.test_modeling_attentionxml import RENAMED
+from models.golden import ATTENTIONXML_NAMES, assert_close, load_golden, stored_parameters
 
 
 class Weights(TrainerCallback):
@@ -36,7 +35,7 @@ def collate(rows: list[dict]) -> dict[str, torch.Tensor]:
 
 
 def assert_same_weights(ours: dict[str, torch.Tensor], golden: dict[str, torch.Tensor], prefix: str) -> None:
-    theirs = stored_parameters(golden, RENAMED, prefix)
+    theirs = stored_parameters(golden, ATTENTIONXML_NAMES, prefix)
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
         assert_close(ours[name], value, 2e-5, f"{prefix}{name}")
@@ -57,7 +56,7 @@ def test_losses_weights_checks_and_the_saved_model_equal_the_authors(name, tmp_p
         cornet_num_blocks=0,
     )
     model = AttentionXMLForXMTC(config)
-    model.load_state_dict(stored_parameters(golden, RENAMED, "init."))
+    model.load_state_dict(stored_parameters(golden, ATTENTIONXML_NAMES, "init."))
     weights = Weights()
     checks = {"eval_steps": settings["eval_every_steps"], "save_steps": settings["eval_every_steps"]}
     trainer = XMTCTrainer(

@@ -1,17 +1,13 @@
-"""Started by test_label_optimizers_in_processes.py: a few steps on made-up documents, alone or joined with another process.
-
-Arguments: output folder and documents per process.
-"""
+"""A few steps on made-up documents, alone or joined with another process, for `test_label_optimizers_in_processes.py`."""
 
 import os
-import sys
+from pathlib import Path
 
 import torch
 from datasets import Dataset
 from safetensors.torch import save_file
 
 from hf_xmtc import BertXMLConfig, BertXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
-from two_processes import leave
 
 OPTIONS = {
     "sgd_in_backward": {},
@@ -19,12 +15,9 @@ OPTIONS = {
     "adam_in_backward": {},
     "rowwise": {},
 }
-torch.set_num_threads(1)
-folder, batch_size = sys.argv[1], int(sys.argv[2])
-rank = int(os.environ.get("RANK", "0"))
 
 
-def make_model() -> BertXMLForXMTC:
+def make_model(rank: int) -> BertXMLForXMTC:
     torch.manual_seed(rank)  # processes that start apart must be made equal by training
     return BertXMLForXMTC(
         BertXMLConfig(
@@ -52,19 +45,21 @@ def make_data() -> Dataset:
     return Dataset.from_dict({"input_ids": documents.tolist(), "labels": labels.tolist()})
 
 
-def train(label_optimizer: str, left_out: int = 0, spoilt: bool = False, **settings) -> BertXMLForXMTC:
+def train(
+    folder: Path, batch_size: int, rank: int, label_optimizer: str, left_out: int = 0, spoilt: bool = False, **settings
+) -> BertXMLForXMTC:
     """Three steps; of every batch ``left_out`` documents are dropped, and features may be spoilt to be no numbers."""
 
     def collate(rows: list[dict]) -> dict[str, torch.Tensor]:
         rows = rows[: len(rows) - left_out]
         return {key: torch.tensor([row[key] for row in rows]) for key in ("input_ids", "labels")}
 
-    model = make_model()
+    model = make_model(rank)
     if spoilt:
         features = model.label_head.features
         model.label_head.features = lambda hidden: features(hidden) * float("nan")
     arguments = XMTCTrainingArguments(
-        os.path.join(folder, "run"),
+        str(folder / "run"),
         use_cpu=True,
         per_device_train_batch_size=batch_size,
         max_steps=3,
@@ -83,16 +78,18 @@ def train(label_optimizer: str, left_out: int = 0, spoilt: bool = False, **setti
     return model
 
 
-for name, settings in OPTIONS.items():
-    save_file(train(name, **settings).state_dict(), os.path.join(folder, f"{name}.{rank}.safetensors"))
-if "RANK" in os.environ:
-    for name, error, settings in (
-        ("unequal", ValueError, {"left_out": rank}),
-        ("not_finite", FloatingPointError, {"spoilt": rank == 1}),
-    ):
-        try:
-            train("sgd_in_backward", **settings)
-        except error as raised:
-            with open(os.path.join(folder, f"{name}.{rank}.txt"), "w", encoding="utf-8") as file:
-                file.write(str(raised))
-    leave()
+def main(folder: Path, batch_size: int) -> None:
+    """Write the models, and what each of two processes refuses, into a folder."""
+    rank, job = int(os.environ.get("RANK", "0")), (folder, batch_size)
+    folder.mkdir(exist_ok=True)
+    for name, settings in OPTIONS.items():
+        save_file(train(*job, rank, name, **settings).state_dict(), folder / f"{name}.{rank}.safetensors")
+    if "RANK" in os.environ:
+        for name, error, settings in (
+            ("unequal", ValueError, {"left_out": rank}),
+            ("not_finite", FloatingPointError, {"spoilt": rank == 1}),
+        ):
+            try:
+                train(*job, rank, "sgd_in_backward", **settings)
+            except error as raised:
+                (folder / f"{name}.{rank}.txt").write_text(str(raised), encoding="utf-8")
