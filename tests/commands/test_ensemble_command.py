@@ -112,6 +112,8 @@ def test_files_without_true_labels_are_combined_by_names_of_labels(tmp_path):
         tmp_path / "other.jsonl", [{"row": 0, "id": "x", "label_ids": [0, 1], "labels": ["b", "a"], "scores": [0.6, 0.5]}]
     )
     cli(["ensemble", "--predictions", one, other, "--output_dir", str(tmp_path / "e"), "--method", "consensus"])
+    again = str(tmp_path / "e" / "predictions.parquet")
+    cli(["ensemble", "--predictions", again, other, "--output_dir", str(tmp_path / "again"), "--method", "consensus"])
     (row,) = pq.read_table(tmp_path / "e" / "predictions.parquet").to_pylist()
     assert row["id"] == "x" and row["labels"] == ["a", "b"] and row["scores"] == pytest.approx([0.75, 0.6])
     with pytest.raises(SystemExit, match="has no column gold with the true labels to tune on"):

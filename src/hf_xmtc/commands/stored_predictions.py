@@ -54,7 +54,8 @@ class StoredPredictions:
             raise ValueError(
                 f"{path} is no readable parquet or JSON lines file ({error}). Was it written to its end?"
             ) from error
-        missing = [name for name in ("row", "labels", "scores") if name not in table.column_names]
+        has_ids = "id" in table.column_names
+        missing = [name for name in ("id" if has_ids else "row", "labels", "scores") if name not in table.column_names]
         if missing:
             raise ValueError(
                 f"{path} has the columns {', '.join(table.column_names)} and lacks {', '.join(missing)}. Give a file that hf-xmtc predict or "
@@ -67,7 +68,6 @@ class StoredPredictions:
                 f"{path} holds the score {wrong:g}, but scores lie between 0 and 1. Are these logits? Take their sigmoid."
             )
         columns = {name: _combined(table[name]) for name in ("labels", "scores", "gold") if name in table.column_names}
-        has_ids = "id" in table.column_names
         return cls(
             path=path,
             documents=table["id" if has_ids else "row"].to_pylist(),
