@@ -27,6 +27,7 @@ from datasets import DatasetDict
 
 import hf_xmtc
 from cornet_comparison import write_comparison
+from hf_xmtc.commands.ensemble import ensemble_folders
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE, RECIPE_FILE
 from hf_xmtc.commands.processes import usable_cores
@@ -38,7 +39,7 @@ from pair_gains import DataSetResults
 from paper_values import paper_values
 from result_table import write_table
 from table_layout import RowResults
-from tables import COMPARISONS, TABLES, Comparison, Row, Table
+from tables import COMPARISONS, LINEAR_PEER, TABLES, Comparison, Row, Table
 
 __all__ = ["main", "missing_runs", "results_of", "run_row", "run_table"]
 
@@ -235,9 +236,16 @@ def run_row(
     if (folder / METRICS_FILE).exists():
         logger.info(f"{folder} holds the finished model.")
         return _read_result(table, row, seed, folder, dataset)
+    if row.parts:
+        parts = [work_dir / (f"{part.name}-seed{seed}" if part.seeded else part.name) for part in _parts_of(row, table)]
+        try:
+            logger.info(ensemble_folders(parts, folder, row.method))
+        except (OSError, ValueError) as error:
+            raise RuntimeError(f"{row.title}, seed {seed}, could not be made: {error}") from error
+        return _read_result(table, row, seed, folder, dataset)
     command = [sys.executable, str(SCRIPTS / row.script), "--output_dir", str(folder), "--dataset", dataset]
     if row.has_recipe:
-        command += ["--config", str(table.recipes / f"{row.name}.yaml"), "--seed", str(seed)]
+        command += ["--config", str(table.recipes / f"{row.name}.yaml"), *(["--seed", str(seed)] if row.seeded else [])]
     if row.backbone_package:
         command += ["--backbone", str(_backbone_folder(row.backbone_package))]
     if word_vectors is not None and row.has_recipe and not _reads_words_as_bert(table, row):
@@ -249,6 +257,10 @@ def run_row(
             f"resumes the table; to train this run anew delete {folder}."
         )
     return _read_result(table, row, seed, folder, dataset)
+
+
+def _parts_of(row: Row, table: Table) -> list[Row]:
+    return [part for name in row.parts for part in table.rows if part.name == name]
 
 
 def _reads_words_as_bert(table: Table, row: Row) -> bool:
@@ -263,7 +275,7 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) 
         recipe["backbone"] = row.backbone_package  # its folder means nothing on another machine
     log = folder / "training_log.json"
     history = json.loads(log.read_text(encoding="utf-8")) if log.exists() else []  # the SVM has no steps
-    train = metrics.pop("train")
+    train = metrics.pop("train", {})  # ensembles are not trained
     data = hf_xmtc.load_xmtc_dataset(dataset)
     measures_sets = "micro_f1" in metrics["test"]
     predictions = folder / "predictions" / "test.parquet"
@@ -314,7 +326,7 @@ def _dataset_sizes(data: DatasetDict) -> dict[str, Any]:
 
 
 def _versions(row: Row) -> dict[str, str]:
-    libraries = ("torch", "transformers") if row.has_recipe else ("scikit-learn",)
+    libraries = ("scikit-learn",) if row.script == LINEAR_PEER else ("torch", "transformers")
     return {"hf_xmtc": hf_xmtc.__version__, **{name: importlib.metadata.version(name) for name in libraries}}
 
 

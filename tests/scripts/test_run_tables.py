@@ -99,6 +99,25 @@ def test_a_row_without_seed_has_one_run(table, tmp_path):
     assert missing_runs(table.rows[0], [9], tmp_path) == []
 
 
+def test_an_ensemble_combines_the_models_of_its_parts_of_the_same_seed(table, tmp_path, monkeypatch):
+    def combine(folders, output, method):
+        output.mkdir()
+        (output / "metrics.json").write_text('{"validation": {}, "test": {"P@1": 0.5}}')
+        (output / "recipe.json").write_text('{"method": "consensus"}')
+        return "the ensemble's summary"
+
+    calls = []
+    monkeypatch.setattr(run_tables, "ensemble_folders", lambda *arguments: calls.append(arguments) or combine(*arguments))
+    together = Row("together", "Together", LINE, parts=("svm", "model"), method="consensus")
+    table = dataclasses.replace(table, rows=(*table.rows, together))
+    result = run_row(table, together, 3, tmp_path)
+    assert calls == [([tmp_path / "svm", tmp_path / "model-seed3"], tmp_path / "together-seed3", "consensus")]
+    assert result["metrics"]["test"] == {"P@1": 0.5} and result["recipe"] == {"method": "consensus"} and result["seed"] == 3
+    with pytest.raises(RuntimeError, match="Together, seed 4, could not be made: no model in svm"):
+        monkeypatch.setattr(run_tables, "ensemble_folders", lambda *_: (_ for _ in ()).throw(ValueError("no model in svm")))
+        run_row(table, together, 4, tmp_path)
+
+
 def test_a_row_without_its_encoder_is_skipped_and_said(table, tmp_path, runs_done, caplog):
     pretrained = Row("model", "Pretrained", LINE, backbone_package="no-such-encoder-package")
     table = dataclasses.replace(table, rows=(table.rows[0], pretrained))
