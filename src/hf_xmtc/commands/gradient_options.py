@@ -9,7 +9,7 @@ from .families import family_named
 
 __all__ = ["check_gradient_options", "without_gradient_options"]
 
-OF_TRAINING = (
+TRAINING_OPTIONS = (
     "learning_rate",
     "num_train_epochs",
     "max_steps",
@@ -45,9 +45,9 @@ OF_TRAINING = (
     "seed",
     "data_seed",
 )
-OF_MODEL = ("model", "cornet_num_blocks", "cornet_context_size", "label_bias_from_frequency", "word_vectors")
+MODEL_OPTIONS = ("model", "cornet_num_blocks", "cornet_context_size", "label_bias_from_frequency", "word_vectors")
 # What training finds out, and what only gradients train.
-OF_CONFIG = (
+CONFIG_FIELDS = (
     "level_sizes",
     "num_weights",
     "cornet_num_blocks",
@@ -73,9 +73,9 @@ def check_gradient_options(recipe: Any) -> None:
     if family_named(family)[1].is_trained_by_gradient:
         return
     chosen = {**vars(recipe.model), **vars(recipe.data)}
-    idle = [name for name in OF_MODEL if name in given and chosen[name]]  # 0 blocks of CorNet are what the family has
-    idle += [name for name in OF_TRAINING if name in given]
-    idle += [f"{name} (in config_overrides)" for name in OF_CONFIG if name in read_overrides(recipe.model.config_overrides)]
+    idle = [name for name in MODEL_OPTIONS if name in given and chosen[name]]  # 0 blocks of CorNet are what the family has
+    idle += [name for name in TRAINING_OPTIONS if name in given]
+    idle += [f"{name} (in config_overrides)" for name in CONFIG_FIELDS if name in read_overrides(recipe.model.config_overrides)]
     if idle:
         raise ValueError(
             f"{', '.join(idle)} cannot be used with the family {family}: its trees are trained as a whole by omikuji, without gradients, "
@@ -93,4 +93,4 @@ def without_gradient_options(settings: dict[str, Any], family: str) -> dict[str,
     """The settings of a run without those that have no part in it."""
     if family_named(family)[1].is_trained_by_gradient:
         return settings
-    return {name: value for name, value in settings.items() if name not in (*OF_MODEL, *OF_TRAINING)}
+    return {name: value for name, value in settings.items() if name not in (*MODEL_OPTIONS, *TRAINING_OPTIONS)}

@@ -14,7 +14,7 @@ from .families import reads_cls_tokens, reads_labels, takes_backbone
 
 __all__ = ["check_model_settings", "check_training_settings"]
 
-OF_MODEL = (
+RECIPE_CONFLICTS = (
     Conflict(
         ("backbone",),
         CHOSEN,
@@ -40,7 +40,7 @@ OF_MODEL = (
         "it reads no CLS tokens. Leave it out.",
     ),
 )
-OF_TRAINING = (
+TRAINING_CONFLICTS = (
     *MODEL_CONFLICTS,
     Conflict(
         ("num_random_candidates", "positive_injection_ratio", "tune_retrieval_weight"),
@@ -69,7 +69,7 @@ def check_model_settings(settings: Mapping[str, Any], defaults: type) -> None:
     Raises:
         ValueError: If there are any.
     """
-    check_conflicts(OF_MODEL, settings, defaults)
+    check_conflicts(RECIPE_CONFLICTS, settings, defaults)
 
 
 def check_training_settings(facts: Mapping[str, Any], args: XMTCTrainingArguments) -> None:
@@ -84,7 +84,7 @@ def check_training_settings(facts: Mapping[str, Any], args: XMTCTrainingArgument
     """
     has_threshold = args.tune_threshold != "none" or "decision_threshold" in facts
     facts = {"num_candidates": 0, "retrieval_weight": 0.0, **facts, "set_metrics": args.set_metrics and not has_threshold}
-    check_conflicts(OF_TRAINING, {**option_settings(args), **facts}, type(args))
+    check_conflicts(TRAINING_CONFLICTS, {**option_settings(args), **facts}, type(args))
     _check_metric(args)
 
 
