@@ -201,7 +201,7 @@ def test_a_stop_between_training_and_its_last_word_trains_no_step_again(
     train, unchecked, monkeypatch, stop_in_training, finished, tmp_path
 ):
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(run_module.TrainingRun, "_keep_trained", power_cut)
+        patch.setattr(run_module, "keep_trained", power_cut)
         train(tmp_path / "run")
     stop_in_training(12, power_cut)
     assert "Resuming from checkpoint-12." in train(tmp_path / "run")

@@ -152,8 +152,8 @@ MODEL_CONFLICTS = (
         (False,),
         "the predicted set of {model} has no thresholds. Leave it out.",
     ),
-    Conflict(_OPTIMIZER, IN_BACKWARD, ("num_candidates",), bool, _CANDIDATES),
-    Conflict(_SHARDS, CHOSEN, ("num_candidates",), bool, _CANDIDATES),
+    Conflict(_OPTIMIZER, IN_BACKWARD, ("num_candidates", "tree_level_sizes"), bool, _CANDIDATES),
+    Conflict(_SHARDS, CHOSEN, ("num_candidates", "tree_level_sizes"), bool, _CANDIDATES),
     Conflict(
         ("compute_loss_func",),
         CHOSEN,
@@ -325,6 +325,7 @@ def check_model_options(args: Any, model: XMTCPreTrainedModel, **functions: Any)
         "model": type(model).__name__,
         "has_thresholds": model.has_thresholds,
         "num_candidates": getattr(model.config, "num_candidates", 0),
+        "tree_level_sizes": getattr(model.config, "tree_level_sizes", None),
         "has_label_matrices": is_linear or bool(model.label_matrices()),
     }
     conflicts = MODEL_CONFLICTS if is_linear else MODEL_CONFLICTS + TOKEN_CONFLICTS
