@@ -326,8 +326,8 @@ def _dataset_sizes(data: DatasetDict) -> dict[str, Any]:
 
 
 def _versions(row: Row) -> dict[str, str]:
-    libraries = ("scikit-learn",) if row.script == LINEAR_PEER else ("torch", "transformers")
-    return {"hf_xmtc": hf_xmtc.__version__, **{name: importlib.metadata.version(name) for name in libraries}}
+    libraries = ("hf_xmtc", "scikit-learn") if row.script == LINEAR_PEER else ("hf_xmtc", "torch", "transformers")
+    return {name: importlib.metadata.version(name) for name in libraries}
 
 
 def _backbone_folder(package: str) -> Path | None:
@@ -354,9 +354,8 @@ def _refuse_mixed_results(table: Table, results_dir: Path) -> None:
         recipes = {
             _result_file(row, result["seed"], results_dir).name: result["recipe"] for result in _results_of(row, results_dir)
         }
-        if row.has_recipe:
-            for name, recipe in recipes.items():
-                _refuse_changed_recipe(table.recipes / f"{row.name}.yaml", name, recipe)
+        for name, recipe in recipes.items() if row.has_recipe else ():
+            _refuse_changed_recipe(table.recipes / f"{row.name}.yaml", name, recipe)
         _refuse_differences(recipes)
         fingerprints |= {
             name: {FINGERPRINT: recipe[FINGERPRINT]} for name, recipe in recipes.items() if FINGERPRINT in recipe

@@ -239,7 +239,7 @@ def test_a_trained_model_as_a_backbone_is_pointed_to_model(train, old, tmp_path)
             b'{"model_type": "bert"}',
             "is of the type 'bert', which is none of the families.* goes into one with --backbone",
         ),
-        ("config.json", b"[1]", "ValueError: .* cannot be opened .* Are config.json or labels.json damaged"),
+        ("config.json", b"[1]", "ValueError: .*config.json must hold a JSON object, found a list"),
         ("labels.json", b'["a"]', "ValueError: labels.json beside the model names 1 labels but"),
         ("tokenizer.json", b"{}", "ValueError: .* cannot be opened .* Are tokenizer.json or tokenizer_config.json damaged"),
         ("recipe.json", b"[", "ValueError: .*recipe.json is not valid JSON"),

@@ -18,6 +18,8 @@ from hf_xmtc import (
     BonsaiForXMTC,
     LACOConfig,
     LACOForXMTC,
+    LightAttentionConfig,
+    LightAttentionForXMTC,
     MeSHProbeNetConfig,
     MeSHProbeNetForXMTC,
     ParabelConfig,
@@ -66,6 +68,8 @@ class Family:
     has_own_loss: bool = False
     # A linear tree has an index of words instead of matrices with a row per label, and cannot start anew in part.
     has_label_matrices: bool = True
+    # Scores are products along paths of a label tree, and the loss is that of all levels on their candidates.
+    has_tree: bool = False
 
     @property
     def most_blocks(self) -> int:
@@ -148,6 +152,28 @@ def _attentionxml(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
     sizes = {"hidden_size": 8, "linear_sizes": [10, 6], "embedding_initializer_range": 3.0}
     dropouts = ("embedding_dropout", "hidden_dropout_prob")
     return _of_words(AttentionXMLConfig, AttentionXMLForXMTC, dropouts, **{**sizes, **family_settings})
+
+
+def _lightattention(**family_settings: Any) -> Callable[..., XMTCPreTrainedModel]:
+    sizes = {"hidden_size": 8, "linear_sizes": [10], "embedding_initializer_range": 3.0, "tree_level_sizes": [2]}
+    dropouts = ("embedding_dropout", "hidden_dropout_prob")
+    return _of_words(LightAttentionConfig, LightAttentionForXMTC, dropouts, **{**sizes, **family_settings})
+
+
+def _lightattention_on_bert(dropout: float = 0.0, seed: int = 0, **settings: Any) -> LightAttentionForXMTC:
+    backbone = AutoConfig.for_model("bert", vocab_size=VOCAB_SIZE, initializer_range=0.5, **_BACKBONE)
+    backbone.hidden_dropout_prob = backbone.attention_probs_dropout_prob = dropout
+    fixed = {
+        "backbone_config": backbone,
+        "hidden_dropout_prob": dropout,
+        "cluster_scoring": "pooled",
+        "label_scoring": "dot",
+        "dot_size": 6,
+        "tree_level_sizes": [3],
+        "cornet_context_size": 6,
+    }
+    torch.manual_seed(seed)
+    return LightAttentionForXMTC(LightAttentionConfig(**{**fixed, **_label_space(settings)})).eval()
 
 
 def _laco(model_type: str = "bert", **family_settings: Any) -> Callable[..., LACOForXMTC]:
@@ -255,6 +281,10 @@ FAMILIES = [
     Family("xmlrnn", _xmlrnn()),
     Family("attentionxml", _attentionxml()),
     Family("attentionxml-blocks", _attentionxml(label_memory_mib=0, label_block_size=2, label_bias=True)),
+    Family("attentionxml-levelwise", _attentionxml(tree_level_sizes=[2, 3]), has_tree=True),
+    Family("lightattention", _lightattention(), has_tree=True),
+    Family("lightattention-levelwise", _lightattention(variant="levelwise", tree_level_sizes=[2, 3]), has_tree=True),
+    Family("lightattention-on-bert", _lightattention_on_bert, has_tree=True),
     Family("laco-on-bert", _laco()),
     Family(
         "laco-on-bert-in-a-row",

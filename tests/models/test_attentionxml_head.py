@@ -176,3 +176,45 @@ def test_weights_that_change_between_forward_and_backward_are_refused():
         head.attention.weight.add_(1.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+# ---- candidates ------------------------------------------------------------------------------------------------------------
+
+CANDIDATES = torch.tensor([[3, 0, 10], [2, 9, 4], [7, 7, 1], [10, 5, 0]])
+
+
+@pytest.mark.parametrize("memory", [64.0, 0.0], ids=["kept", "blocks"])
+@pytest.mark.parametrize("label_bias", [False, True])
+def test_logits_and_gradients_of_candidates_are_those_of_all_labels(memory, label_bias, monkeypatch):  # W9
+    monkeypatch.setattr("hf_xmtc.models.attentionxml_head.suitable_block_size", lambda *_: 3)
+    head, _ = build(dtype=torch.float64, memory_mib=memory, label_bias=label_bias)
+    hidden, weights = documents(torch.float64), torch.linspace(-1, 1, 12, dtype=torch.float64).view(4, 3)
+    found, expected = head.raw_logits_of(hidden, CANDIDATES), head.raw_logits(hidden).gather(1, CANDIDATES)
+    torch.testing.assert_close(found, expected)
+    with torch.no_grad():
+        torch.testing.assert_close(head.raw_logits_of(hidden, CANDIDATES), expected)
+    gradients = [gradients_of((logits * weights).sum(), head, None, hidden) for logits in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("memory", [64.0, 0.0], ids=["kept", "blocks"])
+def test_candidates_are_scored_in_half_precision(memory):
+    head, _ = build(memory_mib=memory)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = head.raw_logits_of(documents(), CANDIDATES)
+    logits.float().sum().backward()
+    assert logits.isfinite().all() and head.attention.weight.grad.isfinite().all()
+
+
+def test_the_score_of_a_candidate_does_not_depend_on_the_others():  # W8
+    head, _ = build()
+    hidden, order = documents(), torch.tensor([2, 0, 1])
+    logits = head.raw_logits_of(hidden, CANDIDATES)
+    torch.testing.assert_close(head.raw_logits_of(hidden, CANDIDATES[:, order]), logits[:, order])
+    torch.testing.assert_close(head.raw_logits_of(hidden, CANDIDATES[:, :1]), logits[:, :1])
+
+
+@torch.no_grad()
+def test_attention_is_three_quarters_and_one():  # P2
+    weights = attend(torch.tensor([[[torch.log(torch.tensor(3.0)), 0.0]]]), torch.ones(1, 2, dtype=torch.bool))
+    torch.testing.assert_close(weights, torch.tensor([[[0.75, 0.25]]]))

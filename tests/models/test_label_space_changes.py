@@ -10,9 +10,10 @@ from models.families import LONG, NUM_LABELS, SHORT, for_families, make_batch, o
 def label_parameters(model) -> list[str]:
     """Names of the parameters whose shape depends on the number of labels."""
     cornet = [f"cornet.blocks.{index}" for index in range(model.config.cornet_num_blocks)]
-    bias_per_label = ["label_head.bias"] if getattr(model.config, "label_bias", False) else []
-    of_head = {"attentionxml": ["label_head.attention.weight", *bias_per_label], "seqtag": []}
-    names = of_head.get(model.config.model_type, ["label_head.output.weight", "label_head.output.bias"])
+    if hasattr(model.label_head, "attention"):
+        names = ["label_head.attention.weight", *(["label_head.bias"] if model.config.label_bias else [])]
+    else:
+        names = [] if model.config.model_type == "seqtag" else ["label_head.output.weight", "label_head.output.bias"]
     names = [name for name in names if name in dict(model.named_parameters())]
     names += ["label_embedding.weight"] if getattr(model, "label_embedding", None) is not None else []
     names += [f"{block}.{part}" for block in cornet for part in ("to_context.weight", "to_labels.weight", "to_labels.bias")]

@@ -4,14 +4,8 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from hf_xmtc.models.laco_candidates import (
-    LabelTerm,
-    best_candidates,
-    candidate_loss,
-    log_scores,
-    places_among,
-    training_candidates,
-)
+from hf_xmtc.models.label_candidates import best_candidates, candidate_loss
+from hf_xmtc.models.laco_candidates import LabelTerm, log_scores, places_among, training_candidates
 from models.families import make_batch
 from models.tiny_laco import BACKBONE, BATCH, build, candidate_model
 

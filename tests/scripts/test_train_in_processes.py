@@ -150,7 +150,7 @@ def test_accelerate_joins_two_processes_on_cpus_that_share_the_labels_and_train_
 def test_sharding_the_labels_in_one_process_is_refused(run, place):
     done = run([], "in_one", shard_labels=True)
     assert done.returncode != 0
-    assert "shard_labels=True in one process" in done.stderr and "torchrun --nproc_per_node N" in done.stderr
+    assert "shard_labels=True with world_size=1" in done.stderr and "torchrun --nproc_per_node N" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (place / "in_one").exists()
 

@@ -101,9 +101,11 @@ def check_folder(
     folder: str | os.PathLike, output: XMTCOutput, data: DatasetDict, info: LabelInfo, as_candidates: bool
 ) -> None:
     """Compare a folder with what the model in memory has answered (`reference_scores`)."""
-    labels = [[info.names[label_id] for label_id in row] for row in output.top_labels.tolist()]
+    # A document may have fewer candidates than others.
+    labels = [[info.names[label_id] for label_id in row if label_id >= 0] for row in output.top_labels.tolist()]
+    scores = [row[there].tolist() for row, there in zip(output.top_scores, output.top_labels >= 0, strict=True)]
     texts = list(_split_to_check(data)["text"])
-    difference = check_reopens(folder, texts, labels, output.top_scores.tolist(), as_candidates=as_candidates)
+    difference = check_reopens(folder, texts, labels, scores, as_candidates=as_candidates)
     logger.info(
         f"Reopened {folder} in a fresh process without hf_xmtc: the scores of {len(labels)} documents agree "
         f"(largest difference {difference:.1e})."

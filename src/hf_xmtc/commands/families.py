@@ -7,16 +7,19 @@ from hf_xmtc import models
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.modeling_joint import JointModel
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.models.word_encoders import WordLevelModel
 
 __all__ = [
     "FAMILIES",
     "FROM_SCRATCH",
     "SIZES",
+    "builds_transformer",
     "default_recipe",
     "family_named",
     "reads_cls_tokens",
     "reads_labels",
     "takes_backbone",
+    "takes_label_tree",
 ]
 
 FAMILIES: dict[str, tuple[type[XMTCConfig], type[XMTCPreTrainedModel]]] = {
@@ -74,6 +77,16 @@ def family_named(name: str) -> tuple[type[XMTCConfig], type[XMTCPreTrainedModel]
 def takes_backbone(family: str) -> bool:
     """True if the family has a place for a pretrained encoder."""
     return hasattr(family_named(family)[1], "from_backbone")
+
+
+def builds_transformer(family: str) -> bool:
+    """True if the encoder that the family trains from scratch is one of transformers."""
+    return takes_backbone(family) and not issubclass(family_named(family)[1], WordLevelModel)
+
+
+def takes_label_tree(family: str) -> bool:
+    """True if the family can score labels over a label tree."""
+    return hasattr(family_named(family)[0], "tree_level_sizes")
 
 
 def reads_cls_tokens(family: str) -> bool:

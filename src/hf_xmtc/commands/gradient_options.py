@@ -75,7 +75,9 @@ def check_gradient_options(recipe: Any) -> None:
     chosen = {**vars(recipe.model), **vars(recipe.data)}
     idle = [name for name in MODEL_OPTIONS if name in given and chosen[name]]  # 0 blocks of CorNet are what the family has
     idle += [name for name in TRAINING_OPTIONS if name in given]
-    idle += [f"{name} (in config_overrides)" for name in CONFIG_FIELDS if name in read_overrides(recipe.model.config_overrides)]
+    idle += [
+        f"{name} (in config_overrides)" for name in CONFIG_FIELDS if name in read_overrides(recipe.model.config_overrides)
+    ]
     if idle:
         raise ValueError(
             f"{', '.join(idle)} cannot be used with the family {family}: its trees are trained as a whole by omikuji, without gradients, "

@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Collection
+from typing import Any
 
 import torch
 from datasets import Dataset, DatasetDict
@@ -19,7 +20,7 @@ from hf_xmtc.training import estimate_memory, initialize_label_bias, initialize_
 from hf_xmtc.training.option_conflicts import check_model_options
 
 from .config_overrides import read_overrides
-from .families import family_named, reads_cls_tokens, reads_labels, takes_backbone
+from .families import builds_transformer, family_named, reads_cls_tokens, reads_labels
 from .processes import log_once
 from .recipe import Recipe
 from .starting_model import StartingModel
@@ -82,7 +83,7 @@ def build_tokenizer(recipe: Recipe, data: DatasetDict) -> PreTrainedTokenizerFas
         # A family with an encoder of transformers reads one, as a pretrained tokenizer would have it.
         num_cls_tokens=recipe.model.num_cls_tokens
         if reads_cls_tokens(recipe.model.model_family)
-        else int(takes_backbone(recipe.model.model_family)),
+        else int(builds_transformer(recipe.model.model_family)),
         word_splitting=recipe.data.word_splitting,
         frequent_first=read_vector_words(vectors) if vectors else None,
     )
@@ -101,7 +102,7 @@ def build_model(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerF
             num_layers=chosen.backbone_num_layers,
             revision=chosen.backbone_revision,
             seed=recipe.training.seed,
-            **{"label_names": info.names, **chosen.config_settings()},
+            **_settings(recipe, info),
         )
     model = model_class(_config_of(recipe, info, tokenizer))
     if recipe.data.word_vectors:
@@ -118,12 +119,22 @@ def build_model(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerF
     return model
 
 
+def _settings(recipe: Recipe, info: LabelInfo) -> dict[str, Any]:
+    """Fields of a new model's config; where the recipe names a label tree, it has the sizes of the levels."""
+    settings = {"label_names": info.names, **recipe.model.config_settings()}
+    if recipe.model.label_tree is not None:
+        from hf_xmtc.label_tree import LabelTree  # not at the top: other models do without scipy
+
+        settings["tree_level_sizes"] = list(LabelTree.load(recipe.model.label_tree).num_nodes[:-1])
+    return settings
+
+
 def _config_of(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> XMTCConfig:
     """The config of the model that `build_model` builds."""
     chosen, config_class = recipe.model, family_named(recipe.model.model_family)[0]
     if chosen.start is not None:
         return chosen.start.config_for(info.names, read_overrides(chosen.config_overrides))
-    settings = {"label_names": info.names, **chosen.config_settings()}
+    settings = _settings(recipe, info)
     if chosen.backbone:
         backbone = pretrained_config(chosen.backbone, chosen.backbone_num_layers, revision=chosen.backbone_revision)
         backbone.vocab_size = len(tokenizer)
@@ -173,6 +184,10 @@ def initialize_labels(
         info: The labels.
     """
     chosen = recipe.model
+    if chosen.start is None and getattr(model, "label_tree", None) is not None:
+        from .level_training import give_label_tree  # not at the top: other models do without scipy
+
+        give_label_tree(recipe, model, train, info)
     label_ids = None if chosen.start is None else chosen.start.new_labels(info.names)
     start = chosen.label_embedding_start
     if start is not None or (reads_labels(chosen.model_family) and model.config.joint_embedding):

@@ -19,17 +19,23 @@ from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in, clear_
 from .file_lock import exclusive
 from .json_files import write_json
 
-__all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder"]
+__all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder", "level_folder"]
 
 RECIPE_FILE = "recipe.json"
 METRICS_FILE = "metrics.json"
 CHECKPOINTS = "checkpoints"
+LEVEL = "level-"
 LOCK_FILE = ".lock"
 # What a kill may leave in a folder that holds nothing else yet.
 _LEFTOVERS = {LOCK_FILE, RECIPE_FILE + ".tmp"}
 # Where the data came from and what they are called decides nothing: their content does (`DATA_DIGEST`).
 DATA_DIGEST = "data_digest"
 _ORIGIN = {"dataset", "dataset_name", "dataset_license", "dataset_repo_id", "dataset_fingerprint"}
+
+
+def level_folder(checkpoints: Path, level: int) -> Path:
+    """Checkpoints of a level of a label tree that is trained before the labels."""
+    return checkpoints / f"{LEVEL}{level}"
 
 
 class OutputFolder:
@@ -120,7 +126,8 @@ class OutputFolder:
         """Name of what an unfinished run can go on from: its trained model, or else its newest checkpoint."""
         if self.trained.exists():
             return self.trained.name
-        return next((path.name for path in checkpoints_in(self.checkpoints)), None)
+        levels = (path.name for path in sorted(self.checkpoints.glob(f"{LEVEL}*")))
+        return next((path.name for path in checkpoints_in(self.checkpoints)), None) or next(levels, None)
 
     def begin(self, recipe: dict[str, Any]) -> None:
         """Mark the folder as this run's."""

@@ -104,6 +104,9 @@ class ModelArguments:
             "choices": LABEL_EMBEDDING_STARTS,
         },
     )
+    label_tree: str | None = field(
+        default=None, metadata={"help": "Folder of a label tree from hf-xmtc tree, for lightattention and attentionxml."}
+    )
     label_bias_from_frequency: bool = field(
         default=True, metadata={"help": "Start each label's bias at the log-odds of its frequency in training."}
     )

@@ -10,7 +10,7 @@ from hf_xmtc.training.evaluation import measured
 from hf_xmtc.training.option_conflicts import CHOSEN, MODEL_CONFLICTS, Conflict, check_conflicts, option_settings
 
 from .config_overrides import hint
-from .families import reads_cls_tokens, reads_labels, takes_backbone
+from .families import reads_cls_tokens, reads_labels, takes_backbone, takes_label_tree
 
 __all__ = ["check_model_settings", "check_training_settings"]
 
@@ -31,6 +31,13 @@ RECIPE_CONFLICTS = (
         ("model_family",),
         lambda family: not reads_labels(family),
         "it reads no labels. Leave it out.",
+    ),
+    Conflict(
+        ("label_tree",),
+        CHOSEN,
+        ("model_family",),
+        lambda family: not takes_label_tree(family),
+        "it scores all labels. Leave it out, or use --model_family lightattention.",
     ),
     Conflict(
         ("num_cls_tokens",),

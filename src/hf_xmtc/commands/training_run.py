@@ -3,23 +3,19 @@
 import contextlib
 import copy
 import logging
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers.trainer import TRAINER_STATE_NAME, TrainerState
 from transformers.trainer_utils import PredictionOutput
 from transformers.training_args import ParallelMode
 
 from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, summarize_statistics, tokenize_dataset
-from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.hub import push_folder
 from hf_xmtc.training import XMTCTrainer
-from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in, clear_unfinished, damage_of, seal
+from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
 from hf_xmtc.training.linear_trees import train_linear_trees
 
@@ -34,12 +30,12 @@ from .push import explain_failed_push
 from .recipe import Recipe
 from .reporting import final_summary, mixing_summary, setting_hints, threshold_summary, write_picture_and_card
 from .stored_predictions import write_label_counts
+from .trained_state import keep_trained, restore_trained
 
 __all__ = ["TrainingRun"]
 
 logger = logging.getLogger(__name__)
 
-COSTS_FILE = "figures.json"
 # Of a Trainer's metrics those that are no fractions or counts of the documents.
 NO_METRICS = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
 
@@ -149,10 +145,10 @@ class TrainingRun:
 
     def fit(self) -> None:
         """Train, from the last whole checkpoint where there is one; nothing where training had ended before."""
-        costs = self._restore_trained()
+        costs = restore_trained(self.trainer, self.folder.trained)
         if costs is None:
             costs = self._train()
-            self._keep_trained(costs)
+            keep_trained(self.trainer, costs, self.folder.trained)
         else:
             log_once(self.args, "Training had ended before; what follows it is repeated.")
         self.metrics["train"] = costs
@@ -160,43 +156,20 @@ class TrainingRun:
     def _train(self) -> dict[str, float]:
         trainer = self.trainer
         if trainer.model.is_trained_by_gradient:
+            seconds = self._train_upper_levels()
             trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
-            return self._costs()
+            costs = self._costs()
+            return {**costs, "seconds": round(costs["seconds"] + seconds, 1)}
         costs = train_linear_trees(trainer.model, trainer.train_dataset, self.tokenizer.all_special_ids)
         return {**costs, "peak_memory_mb": peak_memory_mb(self.args.device)}
 
-    def _keep_trained(self, costs: dict[str, float]) -> None:
-        """Write the final weights, the Trainer's state and the costs, until the folder is finished: a crash repeats only what follows.
+    def _train_upper_levels(self) -> float:
+        """Train the levels of a label tree that the model takes over; returns the seconds, 0 where there are none."""
+        if self.recipe.model.start is not None or not getattr(self.trainer.model, "first_trained_level", 0):
+            return 0.0
+        from .level_training import train_upper_levels  # not at the top: other models do without scipy
 
-        All processes have to call it.
-        """
-        trained = self.folder.trained
-        unsealed = trained.parent / UNFINISHED / trained.name
-        self.trainer.save_model(str(unsealed), _internal_call=True)
-        if self.args.should_save:
-            self.trainer.state.save_to_json(os.path.join(unsealed, TRAINER_STATE_NAME))
-            write_json(unsealed / COSTS_FILE, costs)
-            seal(unsealed, trained)
-            clear_unfinished(trained.parent)
-
-    def _restore_trained(self) -> dict[str, float] | None:
-        """Open what `_keep_trained` has written; None where there is nothing, or it is damaged (which is logged)."""
-        args, trained = self.args, self.folder.trained
-        with args.main_process_first(local=args.save_on_each_node, desc="looking for the trained model"):
-            if args.should_save and trained.exists() and (damage := damage_of(trained)):
-                logger.warning(
-                    f"The trained model in {trained} cannot be used: {damage}. Training goes on from the last checkpoint."
-                )
-                shutil.rmtree(trained)
-            if not trained.exists():
-                return None
-        model = self.trainer.model
-        if not model.is_trained_by_gradient:  # training has given it its size
-            config = type(model.config).from_pretrained(trained)
-            model.resize_trees(config.level_sizes, config.num_weights)
-        self.trainer._load_from_checkpoint(str(trained))
-        self.trainer.state = TrainerState.load_from_json(os.path.join(trained, TRAINER_STATE_NAME))
-        return read_json_object(trained / COSTS_FILE)
+        return train_upper_levels(self.recipe, self.trainer, self.tokenized, self.folder.checkpoints, self.trainer_class)
 
     def _costs(self) -> dict[str, float]:
         """Costs of training, all parts of an interrupted run together."""

@@ -20,7 +20,7 @@ from hf_xmtc.retrieval.candidate_generator import VECTORIZER
 from .processes import usable_cores
 from .tree_options import option_parser
 
-__all__ = ["build_tree", "main"]
+__all__ = ["build_tree", "describe", "label_rows", "main", "tfidf"]
 
 _BATCH_ROWS = 1_000
 
@@ -74,7 +74,7 @@ def build_tree(options: argparse.Namespace) -> LabelTree:
     else:
         shape = TreeShape(options.max_leaf, tuple(options.levels or [cluster_depth(info.num_labels, options.max_leaf)]))
     shape.check(info.num_labels)
-    features = label_features(_tfidf(rows, options.max_features), _label_rows(rows, info.num_labels), info.num_labels)
+    features = label_features(tfidf(rows, options.max_features), label_rows(rows, info.num_labels), info.num_labels)
     with tqdm(total=info.num_labels * shape.depths[-1], desc="Clusters", unit="label", unit_scale=True) as bar:
         tree = LabelTree.build(
             features,
@@ -109,7 +109,12 @@ def describe(tree: LabelTree) -> str:
     return "\n".join([f"A label tree of {tree.num_levels} levels:", *lines])
 
 
-def _tfidf(rows: Dataset, max_features: int) -> csr_array:
+def tfidf(rows: Dataset, max_features: int) -> csr_array:
+    """TF-IDF vectors of training texts, (N, V).
+
+    Raises:
+        ValueError: If no word is left.
+    """
     vectorizer = TfidfVectorizer(min_df=min(2, max(1, len(rows) // 2)), max_features=max_features, **VECTORIZER)
     try:
         return csr_array(vectorizer.fit_transform(_texts(rows)))
@@ -126,7 +131,8 @@ def _texts(rows: Dataset) -> Iterator[str]:
             bar.update(len(batch["text"]))
 
 
-def _label_rows(rows: Dataset, num_labels: int) -> csr_array:
+def label_rows(rows: Dataset, num_labels: int) -> csr_array:
+    """Their labels, (N, L)."""
     lists = rows.select_columns("labels").with_format("arrow")[:]["labels"].combine_chunks()
     indptr = np.append(0, np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False)))
     ids = lists.flatten().to_numpy(zero_copy_only=False)

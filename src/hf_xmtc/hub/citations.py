@@ -50,6 +50,14 @@ BONSAI = """```bibtex
 }
 ```"""
 
+LIGHTATTENTION = """```bibtex
+@misc{zhu:lightattention,
+  title = {Multi-Label text classification (MTC)},
+  author = {Zhu, Danlei and Teng, Siyu and Huang, Junhao},
+  note  = {Student report, BNU-HKBU United International College}
+}
+```"""
+
 # Family → where it comes from, and the paper.
 OF_FAMILY = {
     "parabel": ("Parabel (Prabhu et al., 2018), trained by the library omikuji", PARABEL),
@@ -58,6 +66,10 @@ OF_FAMILY = {
     "xmlcnn": ("CorNet (Xun et al., KDD 2020), which takes it from Liu et al. (2017)", CORNET),
     "meshprobenet": ("CorNet (Xun et al., KDD 2020), which takes it from Xun et al. (2019)", CORNET),
     "attentionxml": ("AttentionXML (You et al., 2018)", ATTENTIONXML),
+    "lightattention": (
+        "the LightAttention report (Zhu et al.), which builds on AttentionXML (You et al., 2018)",
+        LIGHTATTENTION,
+    ),
     "xmlrnn": ("AttentionXML (You et al., 2018), as its ablation", ATTENTIONXML),
     "laco": ("LACO (Zhang et al., 2021)", LACO),
     "seqtag": ("LACO (Zhang et al., 2021), as a baseline", LACO),

@@ -6,6 +6,7 @@ from .configuration_attentionxml import AttentionXMLConfig
 from .configuration_bertxml import BertXMLConfig
 from .configuration_ensemble import EnsembleConfig
 from .configuration_laco import LACOConfig
+from .configuration_lightattention import LightAttentionConfig
 from .configuration_linear_tree import BonsaiConfig, ParabelConfig
 from .configuration_meshprobenet import MeSHProbeNetConfig
 from .configuration_seqtag import SeqTagConfig
@@ -17,6 +18,7 @@ from .modeling_attentionxml import AttentionXMLForXMTC
 from .modeling_bertxml import BertXMLForXMTC
 from .modeling_ensemble import EnsembleForXMTC
 from .modeling_laco import LACOForXMTC
+from .modeling_lightattention import LightAttentionForXMTC
 from .modeling_linear_tree import BonsaiForXMTC, ParabelForXMTC
 from .modeling_meshprobenet import MeSHProbeNetForXMTC
 from .modeling_seqtag import SeqTagForXMTC
@@ -38,6 +40,8 @@ __all__ = [
     "LACOConfig",
     "LACOForXMTC",
     "LabelNames",
+    "LightAttentionConfig",
+    "LightAttentionForXMTC",
     "MeSHProbeNetConfig",
     "MeSHProbeNetForXMTC",
     "ParabelConfig",
@@ -62,6 +66,7 @@ FAMILIES: dict[str, type[XMTCPreTrainedModel]] = {
         BertXMLForXMTC,
         BonsaiForXMTC,
         LACOForXMTC,
+        LightAttentionForXMTC,
         MeSHProbeNetForXMTC,
         ParabelForXMTC,
         SeqTagForXMTC,

@@ -117,10 +117,20 @@ class LabelAttentionHead(BaseLabelHead):
         return _BlockAttention.apply(update, block_size, states, read, values, weight, *after)
 
     def raw_logits_of(self, hidden: DocumentStates, label_ids: Tensor) -> Tensor:
-        states, read = _trimmed(hidden)
-        scores = self.attention.weight[label_ids] @ states.mT
-        logits = _logits(scores, read, self._values(states), self._after_reading())
+        logits = self._attended_logits_of(hidden, label_ids)
         return logits if self.bias is None else logits + self.bias[label_ids]
+
+    def _attended_logits_of(self, hidden: DocumentStates, label_ids: Tensor) -> Tensor:
+        states, read = _trimmed(hidden)
+        values, weight, after = self._values(states), self.attention.weight, self._after_reading()
+        per_document = self._candidate_elements(label_ids.shape[1], read.shape[1])
+        fits = 4 * per_document * len(read) <= self.memory_mib * 2**20
+        if is_traced() or (torch.is_grad_enabled() and fits):
+            return _logits(_rows(weight, label_ids) @ states.mT, read, values, after)
+        block_size = suitable_block_size(per_document, weight.device.type)  # of documents
+        if torch.is_grad_enabled():
+            return _CandidateAttention.apply(block_size, label_ids, states, read, values, weight, *after)
+        return _candidate_logits(block_size, label_ids, states, read, values, weight, after)
 
     def attention_of(self, hidden: DocumentStates, label_ids: Tensor) -> Tensor:
         """Attention weights of chosen labels, (B, S, T), for label ids (B, S); 0 at padding of the tokens and of the labels.
@@ -155,6 +165,20 @@ class LabelAttentionHead(BaseLabelHead):
         values = (2 if gradients else 1) * num_documents * num_tokens * self._layers[0].out_features
         logits = (2 if gradients else 1) * num_documents * self.num_labels
         return 4 * (attention + values + logits)
+
+    def candidate_bytes(self, num_documents: int, num_tokens: int, num_candidates: int, gradients: bool) -> int:
+        per_document = self._candidate_elements(num_candidates, num_tokens)
+        whole, block = (
+            per_document * num_documents,
+            per_document * min(num_documents, suitable_block_size(per_document, self.attention.weight.device.type)),
+        )
+        held = 2 * (whole if 4 * whole <= self.memory_mib * 2**20 else block) if gradients else block
+        values = (2 if gradients else 1) * num_documents * num_tokens * self._layers[0].out_features
+        return 4 * (held + values)
+
+    def _candidate_elements(self, num_candidates: int, num_tokens: int) -> int:
+        """Elements for one document: the vectors of its labels, which are others for each document, and what else a label takes."""
+        return num_candidates * (self.attention.weight.shape[1] + self._elements(1, num_tokens))
 
     def _elements(self, num_documents: int, num_tokens: int) -> int:
         """Elements that autograd holds for one label: its scores and attention, and the layers behind them."""
@@ -207,6 +231,83 @@ def _logits(scores: Tensor, read: Tensor, values: Tensor, after: Sequence[Tensor
     return hidden.squeeze(-1)
 
 
+def _rows(weight: Tensor, ids: Tensor) -> Tensor:
+    """Rows of a matrix, (B, S, D); the gradient is formed faster than that of ``weight[ids]``."""
+    return nn.functional.embedding(ids, weight)
+
+
+def _candidate_logits(
+    block_size: int,
+    label_ids: Tensor,
+    states: Tensor,
+    read: Tensor,
+    values: Tensor,
+    weight: Tensor,
+    after: Sequence[Tensor],
+) -> Tensor:
+    """Raw logits (B, S) of each document's own labels, for a block of documents at a time."""
+    blocks = (tensor.split(block_size) for tensor in (label_ids, states, read, values))
+    return torch.cat([_logits(_rows(weight, ids) @ h.mT, mask, v, after) for ids, h, mask, v in zip(*blocks, strict=True)])
+
+
+class _CandidateAttention(torch.autograd.Function):
+    """`_candidate_logits`, for training: the backward pass computes each block again, into one gradient of the label vectors."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        block_size: int,
+        label_ids: Tensor,
+        states: Tensor,
+        read: Tensor,
+        values: Tensor,
+        weight: Tensor,
+        *after: Tensor,
+    ) -> Tensor:
+        ctx.block_size, ctx.autocast = block_size, _autocast_settings(states.device.type)
+        ctx.save_for_backward(label_ids, states, read, values, weight, *after)
+        return _candidate_logits(block_size, label_ids, states, read, values, weight, after)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_output: Tensor):
+        label_ids, states, read, values, weight, *after = ctx.saved_tensors
+        needs_states, _, needs_values, needs_weight, *needs_after = ctx.needs_input_grad[2:]
+        rest = [tensor.detach().requires_grad_(needed) for tensor, needed in zip(after, needs_after, strict=True)]
+        of_states, of_values, of_weight = (
+            torch.zeros_like(tensor) if needed else None
+            for tensor, needed in ((states, needs_states), (values, needs_values), (weight, needs_weight))
+        )
+        of_after = [torch.zeros_like(tensor) if needed else None for tensor, needed in zip(after, needs_after, strict=True)]
+        for start in range(0, len(states), ctx.block_size):
+            block = slice(start, start + ctx.block_size)
+            rows, tokens = _rows(weight.detach(), label_ids[block]), states[block]
+            value = values[block].detach().requires_grad_(needs_values)
+            with torch.autocast(**ctx.autocast):
+                scores = (rows @ tokens.mT).detach().requires_grad_()  # (n, S, T)
+                with torch.enable_grad():
+                    logits = _logits(scores, read[block], value, rest)
+                inputs = [tensor for tensor in (value, *rest) if tensor.requires_grad]
+                of_scores, *others = torch.autograd.grad(logits, [scores, *inputs], grad_output[block].to(logits.dtype))
+            others = iter(others)
+            if needs_values:
+                of_values[block] = next(others)
+            for total, share in zip([total for total in of_after if total is not None], others, strict=True):
+                total += share
+            if needs_states:
+                of_states[block] = of_scores.to(states.dtype).mT @ rows.to(states.dtype)
+            if needs_weight:
+                of_rows = of_scores.to(weight.dtype) @ tokens.to(weight.dtype)  # (n, S, D)
+                of_weight.index_add_(0, label_ids[block].flatten(), of_rows.flatten(0, 1))
+        return None, None, of_states, None, of_values, of_weight, *of_after
+
+
+def _autocast_settings(device: str) -> dict[str, Any]:
+    """Arguments for `torch.autocast` that give the backward pass what the forward pass had."""
+    enabled = torch.is_autocast_enabled(device)
+    return {"device_type": device, "enabled": enabled} | ({"dtype": torch.get_autocast_dtype(device)} if enabled else {})
+
+
 class _BlockAttention(torch.autograd.Function):
     """Raw logits of all labels, block by block; the backward pass computes each block again.
 
@@ -227,10 +328,7 @@ class _BlockAttention(torch.autograd.Function):
     ) -> Tensor:
         ctx.update, ctx.block_size = update, block_size
         ctx.save_for_backward(states, read, values, weight, *after)
-        device = states.device.type
-        ctx.autocast = {"device_type": device, "enabled": torch.is_autocast_enabled(device)}
-        if ctx.autocast["enabled"]:
-            ctx.autocast["dtype"] = torch.get_autocast_dtype(device)
+        ctx.autocast = _autocast_settings(states.device.type)
         return torch.cat([_logits(block @ states.mT, read, values, after) for block in weight.split(block_size)], dim=1)
 
     @staticmethod

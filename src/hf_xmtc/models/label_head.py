@@ -101,6 +101,11 @@ class BaseLabelHead(nn.Module, ABC):
         """Memory for raw logits beyond what is counted for every head: held for the backward pass, or at work in a block."""
         return 0
 
+    def candidate_bytes(self, num_documents: int, num_tokens: int, num_candidates: int, gradients: bool) -> int:
+        """Memory for the raw logits of each document's own candidates: their rows of weights, and what else is held."""
+        width = max((matrix.rows.shape[1] for matrix in self.matrices().values()), default=0)
+        return 4 * (2 if gradients else 1) * num_documents * num_candidates * (width + 2)
+
     def reset_parameters(self) -> None:
         """Start anew."""
         if self.positive_weight is not None:
@@ -211,14 +216,14 @@ class BaseLabelHead(nn.Module, ABC):
         if not self._has_blocks(cornet):
             return self.loss_from_logits(self.logits(hidden, cornet), labels, reduction)
         raw, settings = self.raw_logits_by_block(hidden), self._block_settings()
-        positives = self._positives(labels, len(raw.source))
+        positives = self.positives(labels, len(raw.source))
         layers = LabelLayers.of(raw, cornet)
         total = block_loss(layers, settings, self.label_loss, positives, self.positive_weight, self.updates)
         return total / loss_divisor(len(positives), self.num_labels, reduction)
 
     def loss_from_logits(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
         """The same loss of logits (B, L) that exist already; arguments as in `loss`."""
-        positives, settings = self._positives(labels, len(logits)), BlockSettings(memory_mib=0)
+        positives, settings = self.positives(labels, len(logits)), BlockSettings(memory_mib=0)
         layers = LabelLayers(GivenLogits(logits))
         total = block_loss(layers, settings, self.label_loss, positives, self.positive_weight)
         return total / loss_divisor(len(positives), self.num_labels, reduction)
@@ -245,7 +250,7 @@ class BaseLabelHead(nn.Module, ABC):
             logits, label_ids = exact_topk(logits, k)
             return logits.sigmoid(), label_ids, loss
         raw = self.raw_logits_by_block(hidden)
-        positives = self._positives(labels, len(raw.source)) if labels is not None else None
+        positives = self.positives(labels, len(raw.source)) if labels is not None else None
         scorer = self._scorer(raw, cornet, positives)
         logits, label_ids, loss = block_topk(scorer, k)
         if loss is not None:
@@ -279,7 +284,7 @@ class BaseLabelHead(nn.Module, ABC):
             "loss only (top_k=0 with labels), or call this under torch.no_grad()."
         )
 
-    def _positives(self, labels: Tensor, num_documents: int) -> Tensor:
+    def positives(self, labels: Tensor, num_documents: int) -> Tensor:
         if is_traced():
             raise ValueError(
                 "A loss depends on which labels are positive, so it cannot be exported. Export the model without labels."
@@ -353,7 +358,7 @@ class LabelHead(BaseLabelHead):
     def _logits_of(self, features: Tensor, label_ids: Tensor) -> Tensor:
         if not self.is_readable():
             return self.output(features).gather(1, label_ids)
-        weight = self.output.weight[label_ids]  # (B, S, d)
+        weight = nn.functional.embedding(label_ids, self.output.weight)  # (B, S, d)
         return (weight @ features[:, :, None]).squeeze(-1) + self.output.bias[label_ids]
 
     def raw_logits_by_block(self, hidden: Tensor) -> LinearLogits:

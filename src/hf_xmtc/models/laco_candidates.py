@@ -1,18 +1,11 @@
-"""Scores, loss and training sets of candidates: the few labels that a model looks at for a document."""
+"""Scores and training sets of the candidates that LACO reads beside a document."""
 
 import torch
 from torch import Tensor, nn
 
-__all__ = [
-    "RANDOM_NUMBERS_PER_LABEL",
-    "LabelTerm",
-    "best_candidates",
-    "candidate_loss",
-    "log_scores",
-    "places_among",
-    "training_candidates",
-]
+from .label_candidates import is_among
 
+__all__ = ["RANDOM_NUMBERS_PER_LABEL", "LabelTerm", "log_scores", "places_among", "training_candidates"]
 
 # More than one for each random label, because frequent labels are drawn twice, or are candidates already.
 RANDOM_NUMBERS_PER_LABEL = 4
@@ -54,46 +47,6 @@ def log_scores(logits: Tensor, votes: Tensor | None = None, retrieval_weight: fl
     return (1 - retrieval_weight) * scores + retrieval_weight * votes.clamp(min=torch.finfo(votes.dtype).tiny).log()
 
 
-def best_candidates(scores: Tensor, candidate_ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k best candidates of each document, equal scores going to the lower label id.
-
-    Args:
-        scores: Logarithms, (B, C).
-        candidate_ids: Their label ids, padded with -100.
-        k: Labels per document; all candidates where there are fewer.
-
-    Returns:
-        Scores from 0 to 1 and label ids, (B, min(k, C)), best first; at padding 0 and -100.
-
-    Raises:
-        ValueError: If k is less than 1.
-    """
-    if k < 1:
-        raise ValueError(f"top_k={k}, but it must be at least 1. Leave it out for all candidates.")
-    ids, by_id = candidate_ids.sort(dim=1, stable=True)
-    scores = scores.detach().gather(1, by_id).masked_fill(ids < 0, float("-inf"))
-    values, by_value = scores.sort(dim=1, descending=True, stable=True)
-    return values[:, :k].exp(), ids.gather(1, by_value)[:, :k]
-
-
-def candidate_loss(logits: Tensor, candidate_ids: Tensor, positives: Tensor, reduction: str) -> Tensor:
-    """Binary cross-entropy of each document's candidates, their sum (``sum_labels``) or mean (``mean``), averaged over documents.
-
-    Args:
-        logits: (B, C).
-        candidate_ids: (B, C), padded with -100.
-        positives: Label ids (B, P), padded with -100.
-        reduction: ``sum_labels`` or ``mean``.
-    """
-    there = candidate_ids >= 0
-    target = _is_among(candidate_ids, positives).to(logits.dtype)
-    losses = nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none") * there
-    losses = losses.sum(dim=1)  # (B,)
-    if reduction == "mean":
-        losses = losses / there.sum(dim=1).clamp(min=1)
-    return losses.sum() / max(1, len(losses))
-
-
 def places_among(candidate_ids: Tensor, positives: Tensor) -> Tensor:
     """Places of positives (B, P) among candidates (B, C): (B, P), -100 for those that are none and for padding."""
     same = (positives[:, :, None] == candidate_ids[:, None]) & (positives >= 0)[:, :, None]
@@ -133,23 +86,18 @@ def training_candidates(
     positives = positives.sort(dim=1, descending=True).values
     num_draws = RANDOM_NUMBERS_PER_LABEL * num_random
     chances = numbers[:, num_draws : num_draws + positives.shape[1]]
-    injected = positives.masked_fill(_is_among(positives, candidate_ids) | (chances >= int(injection_rate * 2**62)), -100)
+    injected = positives.masked_fill(is_among(positives, candidate_ids) | (chances >= int(injection_rate * 2**62)), -100)
     bounds = label_counts.cumsum(0)
     random_ids = torch.searchsorted(bounds, numbers[:, :num_draws] % bounds[-1], right=True)
     # A random label must not tell a positive that was not put in, nor stand twice.
-    random_ids = random_ids.masked_fill(_is_among(random_ids, positives) | _is_among(random_ids, candidate_ids), -100)
+    random_ids = random_ids.masked_fill(is_among(random_ids, positives) | is_among(random_ids, candidate_ids), -100)
     earlier = torch.ones(num_draws, num_draws, dtype=torch.bool, device=random_ids.device).tril(-1)
     random_ids = random_ids.masked_fill(((random_ids[:, :, None] == random_ids[:, None]) & earlier).any(dim=2), -100)
     random_ids = random_ids.masked_fill((random_ids >= 0).cumsum(dim=1) > num_random, -100)
 
     pool = torch.cat([candidate_ids, injected, random_ids], dim=1)
     rank = torch.arange(width, device=pool.device).expand(num_documents, -1)
-    rank = rank.masked_fill(_is_among(candidate_ids, positives), -1)  # positives stay
+    rank = rank.masked_fill(is_among(candidate_ids, positives), -1)  # positives stay
     order = torch.cat([rank, torch.full_like(torch.cat([injected, random_ids], dim=1), -1)], dim=1)
     order = order.masked_fill(pool < 0, width)
     return pool.gather(1, order.argsort(dim=1, stable=True)[:, :width]).sort(dim=1).values
-
-
-def _is_among(ids: Tensor, others: Tensor) -> Tensor:
-    """True at ids (B, A) that are among others (B, O); never at padding."""
-    return ((ids[:, :, None] == others[:, None]) & (ids >= 0)[:, :, None]).any(dim=2)

@@ -6,8 +6,9 @@ from transformers import initialization as init
 
 from .configuration_laco import LACOConfig
 from .joint_document_cache import DocumentCache
+from .label_candidates import best_candidates, candidate_loss
 from .label_losses import mark_positives, positive_ids
-from .laco_candidates import LabelTerm, best_candidates, candidate_loss, log_scores, places_among
+from .laco_candidates import LabelTerm, log_scores, places_among
 from .laco_cooccurrence import RANDOM_NUMBERS, ConditionalHead, PairHead, clcp_loss, draw_given, draw_pairs, plcp_loss
 from .laco_cross_attention import CrossAttention, CrossAttentionOutput
 from .linear_layers import check_readable

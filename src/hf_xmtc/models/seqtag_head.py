@@ -139,7 +139,7 @@ class SequenceTagHead(BaseLabelHead):
 
     def loss(self, hidden: Tensor, labels: Tensor, reduction: str = "sum_labels", cornet: CorNet | None = None) -> Tensor:
         """Negative log-likelihood of the documents' tag sequences; arguments as in `BaseLabelHead.loss`."""
-        positives = self._positives(labels, len(hidden))
+        positives = self.positives(labels, len(hidden))
         tags = mark_positives(positives, self.num_labels).long()
         losses = self.crf.negative_log_likelihood(hidden.float(), tags)
         return losses.sum() / loss_divisor(len(positives), self.num_labels, reduction)

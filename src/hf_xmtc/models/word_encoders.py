@@ -1,5 +1,6 @@
 """Layers and the base class of the families that read words: word embedding, bidirectional LSTM."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -154,16 +155,22 @@ class WordLevelModel(XMTCPreTrainedModel):
     ) -> tuple[AlignedWords, Tensor, Tensor | None]:
         """The aligned words, the LSTM's states (B, T, 2H) and, on request, the words' embeddings (B, T, E); otherwise as `align`."""
         words = self.align(input_ids, attention_mask)
+        return words, *self.read_aligned(words, self.words, self.bilstm, output_embeddings)
+
+    def read_aligned(
+        self, words: AlignedWords, embed: Callable[[Tensor, Tensor], Tensor], bilstm: BiLSTM, output_embeddings: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """The states (B, T, 2H) of an LSTM over words and, on request, the words' embeddings (B, T, E)."""
 
         def read(words: AlignedWords, embedded: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self.bilstm(embedded, words.lengths), embedded if output_embeddings else None
+            return bilstm(embedded, words.lengths), embedded if output_embeddings else None
 
         # Chunks end with the longest document, before columns that are padding in all of them.
         states, embedded = (
             None if part is None else nn.functional.pad(part, (0, 0, 0, words.ids.shape[1] - part.shape[1]))
-            for part in self.read_batch(words, read, embed=self.words)
+            for part in self.read_batch(words, read, embed=embed)
         )
-        return words, states, embedded
+        return states, embedded
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.words.embedding

@@ -8,7 +8,8 @@ from datasets import Dataset
 
 from hf_xmtc.data.collator import CANDIDATES, VOTES
 from hf_xmtc.metrics import ranking_report
-from hf_xmtc.models.laco_candidates import best_candidates, log_scores
+from hf_xmtc.models.label_candidates import best_candidates
+from hf_xmtc.models.laco_candidates import log_scores
 
 __all__ = ["CandidateScores"]
 

@@ -9,6 +9,7 @@ from transformers.utils import logging
 from hf_xmtc.metrics import inverse_propensity
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
+from .label_trees import initialize_tree_bias
 from .sharded_label_head import own_labels, shard_of
 
 __all__ = ["initialize_label_bias", "initialize_label_weights", "set_missing_label_weights"]
@@ -23,7 +24,8 @@ def initialize_label_bias(
     """Start every label's bias at the log-odds of its training frequency.
 
     With many labels, nearly all of them wrong, the first steps of training otherwise learn only that labels are rare. A model whose
-    labels share one bias (AttentionXML without ``label_bias``) starts it at the log-odds of a label's mean frequency.
+    labels share one bias (AttentionXML without ``label_bias``) starts it at the log-odds of a label's mean frequency. Over a label tree
+    frequencies are those among the documents whose candidate a label is.
 
     Args:
         model: A new model. LACO's auxiliary heads start at how often their answer is yes.
@@ -41,6 +43,9 @@ def initialize_label_bias(
     """
     _check_counts(model, label_counts)
     head = model.label_head
+    if label_ids is None and getattr(model, "label_tree", None) is not None:
+        initialize_tree_bias(model, label_counts, num_documents)
+        return
     if label_ids is not None:
         _initialize_new_bias(model, label_counts, num_documents, label_ids)
         return

@@ -305,6 +305,8 @@ def _half_copies(model: nn.Module, half: bool) -> int:
 def _scorer_bytes(model: nn.Module, args: XMTCTrainingArguments, documents: int, num_tokens: int, gradients: bool) -> float:
     """Memory of the label scorer: logits it holds for its next pass, and its work on one block of labels."""
     config, head = model.config, model.label_head
+    if getattr(model, "label_tree", None) is not None:
+        return model.scoring_bytes(documents, num_tokens, gradients)
     rows = [matrix.rows for matrix in head.matrices().values()]
     num_labels, row_width = rows[0].shape if rows else (head.num_labels, 1)
     if args.shard_labels:

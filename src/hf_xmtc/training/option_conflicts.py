@@ -152,8 +152,8 @@ MODEL_CONFLICTS = (
         (False,),
         "the predicted set of {model} has no thresholds. Leave it out.",
     ),
-    Conflict(_OPTIMIZER, IN_BACKWARD, ("num_candidates",), bool, _CANDIDATES),
-    Conflict(_SHARDS, CHOSEN, ("num_candidates",), bool, _CANDIDATES),
+    Conflict(_OPTIMIZER, IN_BACKWARD, ("num_candidates", "tree_level_sizes"), bool, _CANDIDATES),
+    Conflict(_SHARDS, CHOSEN, ("num_candidates", "tree_level_sizes"), bool, _CANDIDATES),
     Conflict(
         ("compute_loss_func",),
         CHOSEN,
@@ -191,6 +191,7 @@ TOKEN_CONFLICTS = (
 # Option → the values it can have, and why.
 RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("eval_top_k", lambda k: k >= 5, "it must be at least 5: P@5 and other metrics look at 5 labels per document."),
+    ("set_top_k", lambda k: k >= 1, "a set is looked for among at least 1 label."),
     ("num_random_candidates", lambda number: number >= 0, "it must be at least 0."),
     ("positive_injection_ratio", lambda ratio: 0 <= ratio <= 1, "a ratio is from 0 to 1."),
     ("averaging_start_epoch", lambda epoch: epoch is None or epoch >= 0, "epochs count from 0."),
@@ -325,6 +326,7 @@ def check_model_options(args: Any, model: XMTCPreTrainedModel, **functions: Any)
         "model": type(model).__name__,
         "has_thresholds": model.has_thresholds,
         "num_candidates": getattr(model.config, "num_candidates", 0),
+        "tree_level_sizes": getattr(model.config, "tree_level_sizes", None),
         "has_label_matrices": is_linear or bool(model.label_matrices()),
     }
     conflicts = MODEL_CONFLICTS if is_linear else MODEL_CONFLICTS + TOKEN_CONFLICTS

@@ -34,6 +34,7 @@ from .checkpoint_files import (
 from .finite_trainer import FiniteTrainer
 from .gradient_clipping import AdaptiveGradientClipping
 from .label_sharding import check_resumed_processes, gathered_weights, optimizer_folder, save_optimizer_part
+from .label_trees import candidate_recall
 from .optimizer_checks import check_resumed_optimizer
 from .sharded_label_head import shard_of
 from .weight_averaging import WeightAveraging
@@ -262,6 +263,8 @@ class ResumableTrainer(FiniteTrainer):
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "train_loss" in logs:
             logs["train_loss"] = self._total_loss_scalar / max(self.state.global_step - self._steps_before, 1)
+        if "loss" in logs:
+            logs |= candidate_recall(self.model, training=True)
         super().log(logs, *args, **kwargs)
 
     # ---- the end ---------------------------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ class ShardedLabelHead(LabelHead):
 
     def loss(self, hidden: Tensor, labels: Tensor, reduction: str = "mean", cornet: CorNet | None = None) -> Tensor:
         features = self.features(hidden)
-        features, positives, _ = self.shard.join(features, self._positives(labels, len(features)))
+        features, positives, _ = self.shard.join(features, self.positives(labels, len(features)))
         layers, settings = LabelLayers.of(self._linear_logits(features), cornet), self._block_settings()
         total = block_loss(layers, settings, self.label_loss, positives, self.positive_weight, self.updates)
         return total / loss_divisor(len(positives), self.num_labels, reduction)
@@ -163,7 +163,7 @@ class ShardedLabelHead(LabelHead):
         self, hidden: Tensor, k: int, labels: Tensor | None = None, reduction: str = "mean", cornet: CorNet | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         features = self.features(hidden)
-        positives = self._positives(labels, len(features)) if labels is not None else None
+        positives = self.positives(labels, len(features)) if labels is not None else None
         features, positives, own = self.shard.join(features, positives)
         scorer = self._scorer(self._linear_logits(features), cornet, positives)
         logits, label_ids, loss = block_topk(scorer, k)

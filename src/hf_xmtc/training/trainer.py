@@ -20,6 +20,7 @@ from .document_order import LengthBucketedSampler, ShuffledSampler, document_len
 from .evaluation import Evaluation, of_one_width, tuned_thresholds
 from .gradient_clipping import clip_sparse_and_dense
 from .label_sharding import clip_sharded, spread_labels
+from .label_trees import candidate_recall
 from .optimizer_checks import check_optimizer, label_options
 from .optimizer_options import build_optimizer, prepared_for_training
 from .option_conflicts import check_engine_options
@@ -180,7 +181,8 @@ class XMTCTrainer(ResumableTrainer):
 
     def _metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         num_candidates = getattr(self.model.config, "num_candidates", 0)
-        return self.evaluation.metrics(prediction, self.model.lowest_threshold(), num_candidates)
+        found = self.evaluation.metrics(prediction, self.model.lowest_threshold(), num_candidates)
+        return {**found, **candidate_recall(self.model, training=False)}
 
     def measure(self, output: PredictionOutput) -> PredictionOutput:
         """A prediction whose scores or whose model's thresholds have changed, with the sets and metrics of today (without prefix)."""

@@ -1,0 +1,119 @@
+"""Label trees in a training run: which one a model gets, and the training of AttentionXML's levels, one after another."""
+
+import copy
+from pathlib import Path
+
+import transformers
+from datasets import Dataset
+
+from hf_xmtc.data import LabelInfo, label_counts
+from hf_xmtc.label_tree import LabelTree, TreeShape, label_features
+from hf_xmtc.models.label_tree_model import LabelTreeModel
+from hf_xmtc.models.modeling_attentionxml import AttentionXMLForXMTC
+from hf_xmtc.training import (
+    XMTCTrainer,
+    XMTCTrainingArguments,
+    initialize_label_bias,
+    set_label_tree,
+    train_levels,
+    with_node_labels,
+)
+from hf_xmtc.training.checkpoint_files import checkpoints_in
+
+from .output_folder import level_folder
+from .processes import log_once, usable_cores
+from .recipe import Recipe
+from .trained_state import keep_trained, restore_trained
+from .tree import describe, label_rows, tfidf
+
+__all__ = ["give_label_tree", "train_upper_levels"]
+
+# Most frequent words that describe labels.
+MAX_FEATURES = 500_000
+
+
+def give_label_tree(recipe: Recipe, model: LabelTreeModel, train: Dataset, info: LabelInfo) -> None:
+    """Give a new model the tree of ``label_tree``, or one that is built from the training texts.
+
+    Raises:
+        ValueError: If the tree is of other labels, or the sizes of its levels are no powers of two.
+    """
+    if recipe.model.label_tree is not None:
+        tree = LabelTree.load(recipe.model.label_tree)
+    else:
+        shape = _shape(model.config.tree_level_sizes, info.num_labels)
+        features = label_features(tfidf(train, MAX_FEATURES), label_rows(train, info.num_labels), info.num_labels)
+        tree = LabelTree.build(
+            features, shape, seed=recipe.training.seed, num_workers=usable_cores(), labels_digest=info.names.digest()
+        )
+    set_label_tree(model, tree)
+    log_once(recipe.training, describe(tree))
+
+
+def _shape(sizes: list[int], num_labels: int) -> TreeShape:
+    depths = tuple(size.bit_length() - 1 for size in sizes)
+    if [2**depth for depth in depths] != sizes:
+        raise ValueError(
+            f"tree_level_sizes={sizes}, but the levels of a tree built by 2-means have 2, 4, 8 … clusters. Choose such sizes, or build a "
+            "tree with hf-xmtc tree and give its folder as --label_tree."
+        )
+    shape = TreeShape(-(-num_labels // sizes[-1]), depths)
+    shape.check(num_labels)
+    return shape
+
+
+def train_upper_levels(
+    recipe: Recipe,
+    trainer: XMTCTrainer,
+    splits: dict[str, Dataset],
+    checkpoints: Path,
+    trainer_class: type[XMTCTrainer],
+) -> float:
+    """Train the levels above the labels; one that had ended before is not trained again.
+
+    Args:
+        recipe: The settings, which are those of every level.
+        trainer: The trainer of the labels, whose model takes the levels over.
+        splits: Tokenized documents.
+        checkpoints: Folder with a folder for each level.
+        trainer_class: The trainer's class.
+
+    Returns:
+        Seconds of training.
+    """
+    seconds = 0.0
+
+    def train_level(level: int, model: AttentionXMLForXMTC) -> AttentionXMLForXMTC:
+        nonlocal seconds
+        folder = level_folder(checkpoints, level)
+        args: XMTCTrainingArguments = copy.copy(trainer.args)
+        args.output_dir = str(folder)
+        of_level = {
+            split: with_node_labels(splits[split], trainer.model, level)
+            for split in ("train", "validation")
+            if split in splits
+        }
+        if recipe.model.label_bias_from_frequency:
+            counts = label_counts(of_level["train"], model.config.num_labels)
+            initialize_label_bias(model, counts, len(of_level["train"]))
+        own = trainer_class(
+            model,
+            args,
+            train_dataset=of_level["train"],
+            eval_dataset=of_level.get("validation"),
+            processing_class=trainer.processing_class,
+        )
+        figures = restore_trained(own, folder / "trained")
+        if figures is None:
+            log_once(args, f"Training level {level} of the label tree: {model.config.num_labels:,} nodes.")
+            own.train(resume_from_checkpoint=any(checkpoints_in(folder)))
+            figures = {"seconds": own.training_seconds}
+            keep_trained(own, figures, folder / "trained")
+        seconds += figures["seconds"]
+        return own.model
+
+    train_levels(trainer.model, train_level, trainer.args.seed)
+    transformers.set_seed(
+        trainer.args.seed
+    )  # the labels' training is the same whether levels were trained in this run or not
+    return seconds

@@ -1,0 +1,136 @@
+"""`LightAttentionConfig`: settings of LightAttention."""
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedConfig
+
+from .backbone_checks import positions_of
+from .backbones import NOT_OF_A_BACKBONE, backbone_config_of, stored_backbone
+from .configuration_attentionxml import AttentionXMLConfig
+
+# Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
+if TYPE_CHECKING:
+    from .modeling_lightattention import LightAttentionForXMTC  # noqa: F401
+
+__all__ = ["LightAttentionConfig"]
+
+# Fields of the own encoder, which say nothing about a backbone.
+OWN_ENCODER_FIELDS = (
+    "embedding_size",
+    "embedding_dropout",
+    "embedding_initializer_range",
+    "freeze_embeddings",
+    "hidden_size",
+    "num_hidden_layers",
+)
+# Fields that both have; the backbone's count.
+BACKBONE_FIELDS = ("vocab_size", "pad_token_id")
+
+
+class LightAttentionConfig(AttentionXMLConfig):
+    """Settings of `LightAttentionForXMTC`; fields of `AttentionXMLConfig` apply too.
+
+    Args:
+        variant: ``joint``: generator and discriminator read the states of one encoder; ``levelwise``: each level has an encoder of
+            its own. Both are trained at once. (For the levels of AttentionXML, trained one after another, use that family.)
+        cluster_scoring: How the generator scores clusters: by their ``attention`` over the document, or linearly from its ``pooled``
+            states.
+        label_scoring: How the discriminator scores labels: by their ``attention``, or by the ``dot`` product of their vectors with the
+            document's.
+        dot_size: Width of these vectors (LightXML: 300).
+        tree_level_sizes: Clusters of each level, from the root down; by default one level of about 4 √L.
+        backbone_config: Config (or its dict) of a transformers encoder in the place of word embedding and LSTM; see
+            `LightAttentionForXMTC.from_backbone`.
+    """
+
+    model_type = "lightattention"
+    left_out_of_files = ("variant", "cluster_scoring", "label_scoring", "dot_size", "backbone_config")
+
+    cornet_num_blocks: int = 0
+    variant: str = "joint"
+    cluster_scoring: str = "attention"
+    label_scoring: str = "attention"
+    dot_size: int = 300
+    backbone_config: dict | PreTrainedConfig | None = None
+
+    def __post_init__(self, **kwargs: Any):
+        if self.backbone_config is not None:
+            self.backbone_config = backbone_config_of(self.backbone_config)
+            self._positions = positions_of(self.backbone_config)
+            self._follow_backbone()
+        super().__post_init__(**kwargs)
+
+    def set_tree_defaults(self) -> None:
+        if self.tree_level_sizes is None and self.num_labels > 0:
+            fewest = 2 ** round(math.log2(4 * math.sqrt(self.num_labels)))
+            self.tree_level_sizes = [min(fewest, 2 ** (self.num_labels.bit_length() - 1))]
+        super().set_tree_defaults()
+
+    def _follow_backbone(self) -> None:
+        """Take from the backbone what it states itself, and refuse settings that it would leave without effect."""
+        defaults = {entry.name: entry.default for entry in dataclasses.fields(self)}
+        for field in OWN_ENCODER_FIELDS:
+            if getattr(self, field) != defaults[field]:
+                raise ValueError(
+                    f"{field}={getattr(self, field)!r} is a setting of the own encoder, but backbone_config puts a "
+                    f"{self.backbone_config.model_type} model in its place. Set it on the backbone's config, or leave it out."
+                )
+        for field in BACKBONE_FIELDS:
+            setattr(self, field, getattr(self.backbone_config, field, None))
+
+    @classmethod
+    def for_backbone(cls, backbone_config: PreTrainedConfig, tokenizer: Any, **settings: Any) -> "LightAttentionConfig":
+        """Settings for a pretrained encoder; its tokenizer says nothing more."""
+        return cls(backbone_config=backbone_config, **settings)
+
+    def check(self) -> None:
+        super().check()
+        for field, allowed in (
+            ("variant", ("joint", "levelwise")),
+            ("cluster_scoring", ("attention", "pooled")),
+            ("label_scoring", ("attention", "dot")),
+        ):
+            if getattr(self, field) not in allowed:
+                raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}.")
+        self.check_sizes("dot_size")
+        if self.variant == "levelwise" and self.backbone_config is not None:
+            raise ValueError(
+                f"variant='levelwise' with a {self.backbone_config.model_type} model as backbone: every level would hold its own copy. Use "
+                "variant='joint'."
+            )
+
+    @property
+    def state_size(self) -> int:
+        """Width D of the states that clusters and labels read."""
+        return 2 * self.hidden_size if self.backbone_config is None else self.backbone_config.hidden_size
+
+    @property
+    def max_input_tokens(self) -> int | None:
+        return None if self.backbone_config is None else self._positions.count
+
+    @property
+    def activation_elements_per_token(self) -> int | None:
+        if self.backbone_config is not None:
+            return None  # counted from the backbone's layers
+        encoders = 1 + len(self.tree_level_sizes) if self.variant == "levelwise" else 1
+        return encoders * super().activation_elements_per_token
+
+    def to_dict(self) -> dict[str, Any]:
+        output = super().to_dict()
+        if self.backbone_config is not None:
+            for field in OWN_ENCODER_FIELDS:
+                output.pop(field, None)
+            if isinstance(output.get("backbone_config"), dict):
+                for field in NOT_OF_A_BACKBONE:
+                    output["backbone_config"].pop(field, None)
+        return output
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        output = super().to_diff_dict()
+        if self.backbone_config is not None:
+            output["backbone_config"] = stored_backbone(self.backbone_config)
+            for field in BACKBONE_FIELDS:
+                output.pop(field, None)
+        return output

@@ -1,0 +1,205 @@
+"""Scores over a label tree: the path to a label, the search for the best labels, and the loss on a document's candidates.
+
+A level scores its nodes given that their parents are right, so that with the logits s_n of the nodes on its path
+
+    P(label | document) = Π σ(s_n)          over the path below the root
+
+(AttentionXML's probabilistic label tree; LightAttention, equation 1). Only children of the best nodes of each level are scored.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .cornet import CorNet
+from .label_candidates import candidate_loss, is_among
+from .label_head import BaseLabelHead
+from .label_topk import exact_topk
+from .label_tree_index import LabelTreeIndex
+from .linear_layers import can_be_read
+
+__all__ = ["ScoredNodes", "TreeLevel", "best_nodes", "path_logits", "search", "training_nodes", "tree_loss"]
+
+
+class TreeLevel(NamedTuple):
+    """What scores the nodes of one level.
+
+    Attributes:
+        head: The label head whose labels are the nodes.
+        hidden: What it reads of the documents.
+        cornet: Refines the logits; of the nodes that were not scored it takes the probability to be 0.
+    """
+
+    head: BaseLabelHead
+    hidden: Any
+    cornet: CorNet | None = None
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.hidden if isinstance(self.hidden, Tensor) else self.hidden[0])
+
+    def logits(self) -> Tensor:
+        """Logits of all nodes, (B, n)."""
+        return self.head.logits(self.hidden, self.cornet)
+
+    def logits_of(self, ids: Tensor) -> Tensor:
+        """Logits of chosen nodes, (B, S), padded with -100."""
+        logits = self.head.raw_logits_of(self.hidden, ids.clamp(min=0))
+        if self.cornet is None:
+            return logits
+        layers = (layer for block in self.cornet.blocks for layer in (block.to_context, block.to_labels))
+        if can_be_read(*(layer.weight for layer in layers)) or self.cornet.activation not in ("sigmoid", "relu"):
+            return self.cornet.refine_candidates(logits, ids)
+        # Quantized layers take all labels: those that are not scored with a probability of 0.
+        behind = ids.where(ids >= 0, self.head.num_labels)
+        shape = (*logits.shape[:1], self.head.num_labels + 1)
+        spread = logits.new_full(shape, float("-inf")).scatter(1, behind, logits)[:, :-1]
+        return self.cornet(spread).gather(1, ids.clamp(min=0))
+
+
+class ScoredNodes(NamedTuple):
+    """Nodes of one level that were scored for each document.
+
+    Attributes:
+        ids: (B, S), padded with -100.
+        logits: Given that the parent is right, (B, S).
+        log_scores: Logarithms of the path's probability, (B, S), in float32 or wider; -inf at padding.
+    """
+
+    ids: Tensor
+    logits: Tensor
+    log_scores: Tensor
+
+
+def _log_sigmoid(logits: Tensor) -> Tensor:
+    # Half precision would not tell high scores apart.
+    return nn.functional.logsigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+
+
+def _score_first(level: TreeLevel) -> ScoredNodes:
+    logits = level.logits()
+    ids = torch.arange(logits.shape[1], device=logits.device).expand_as(logits)
+    return ScoredNodes(ids, logits, _log_sigmoid(logits).detach())
+
+
+def _score_children(tree: LabelTreeIndex, index: int, level: TreeLevel, parents: Tensor, log_scores: Tensor) -> ScoredNodes:
+    """Score the children of chosen nodes, (B, K), with log scores (B, K), in the level ``index``."""
+    ids, places = tree.children_of(index, parents)
+    logits = level.logits_of(ids)
+    paths = _log_sigmoid(logits).detach() + log_scores.gather(1, places)
+    return ScoredNodes(ids, logits, paths.masked_fill(ids < 0, float("-inf")))
+
+
+def best_nodes(scored: ScoredNodes, k: int) -> tuple[Tensor, Tensor]:
+    """The k best nodes of each document and their log scores, (B, min(k, S)), best first, equal ones going to the lower id."""
+    ids, by_id = scored.ids.sort(dim=1, stable=True)
+    log_scores, places = exact_topk(scored.log_scores.gather(1, by_id), k)
+    return ids.gather(1, places), log_scores
+
+
+def search(tree: LabelTreeIndex, levels: Sequence[TreeLevel], beam_width: int) -> ScoredNodes:
+    """The scored nodes of the last of ``levels``: those below the ``beam_width`` best nodes of each level above it."""
+    scored = _score_first(levels[0])
+    for index, level in enumerate(levels[1:], start=1):
+        scored = _score_children(tree, index, level, *best_nodes(scored, beam_width))
+    return scored
+
+
+def path_logits(tree: LabelTreeIndex, levels: Sequence[TreeLevel]) -> Tensor:
+    """Logits of the path probabilities of all labels, (B, L): log P - log(1 - P), no node left out."""
+    logits = levels[0].logits()
+    log_scores = _log_sigmoid(logits)
+    for index, level in enumerate(levels[1:], start=1):
+        logits = level.logits()
+        log_scores = _log_sigmoid(logits) + log_scores[:, tree.parents(index)]
+    rest = (-torch.expm1(log_scores)).clamp(min=torch.finfo(log_scores.dtype).tiny)
+    return (log_scores - rest.log()).to(logits.dtype)
+
+
+def training_nodes(beam: Tensor, positives: Tensor) -> Tensor:
+    """The nodes whose children a document is trained on: all positive ones, then the best others, K in all.
+
+    A document with more positive nodes than K has all of them, so every positive label is among the candidates.
+
+    Args:
+        beam: The best nodes by their scores alone, (B, K), best first, padded with -100.
+        positives: Positive nodes, each once, (B, P), padded with -100.
+
+    Returns:
+        (B, K) or wider, padded with -100.
+
+    Source: AttentionXML's code, which keeps K nodes and drops positives where there are more; LightXML adds 1 to the scores of
+    positive clusters, which gives the same nodes.
+    """
+    num_positives = (positives >= 0).sum(dim=1, keepdim=True)
+    others = beam.masked_fill(is_among(beam, positives), -100)
+    room = beam.shape[1] - num_positives  # (B, 1)
+    others = others.masked_fill((others >= 0).cumsum(dim=1) > room, -100)
+    nodes = torch.cat([positives, others], dim=1)
+    there = nodes >= 0
+    width = int(there.sum(dim=1).max()) if len(nodes) else beam.shape[1]
+    order = there.to(torch.int8).argsort(dim=1, descending=True, stable=True)
+    return nodes.gather(1, order[:, : max(1, width)])
+
+
+class TreeLoss(NamedTuple):
+    """Loss over the trained levels, and what the best clusters reach by their scores alone.
+
+    Attributes:
+        loss: Scalar.
+        reached: Sum over documents of the share of their positive labels that are below the beam.
+        num_documents: Documents with positive labels.
+    """
+
+    loss: Tensor
+    reached: Tensor
+    num_documents: Tensor
+
+
+def tree_loss(
+    tree: LabelTreeIndex,
+    levels: Sequence[TreeLevel],
+    positives: Tensor,
+    beam_width: int,
+    reduction: str,
+    first: int = 0,
+) -> TreeLoss:
+    """Binary cross-entropy of the trained levels, summed over them: of all nodes in level 0, else of the candidates.
+
+    Candidates are the children of the positive nodes and of the best others above; scores that choose them have no gradient.
+
+    Args:
+        tree: The tree.
+        levels: What scores each level, the labels last.
+        positives: Positive label ids, each once, (B, P), padded with -100.
+        beam_width: Nodes whose children are scored, K.
+        reduction: ``mean`` over a document's candidates or ``sum_labels``, then a mean over documents.
+        first: The first level that is trained; those above it only choose.
+    """
+    loss, scored = 0.0, None
+    if first:
+        with torch.no_grad():
+            scored = search(tree, levels[:first], beam_width)
+    num_positives = (positives >= 0).sum(dim=1)  # (B,)
+    num_reached = num_positives
+    for index in range(first, len(levels)):
+        if index == 0:
+            scored = _score_first(levels[0])
+        else:
+            beam, _ = best_nodes(scored, beam_width)
+            chosen = training_nodes(beam, tree.positives(index - 1, positives))
+            num_reached = is_among(tree.ancestors(index - 1, positives), beam).sum(dim=1)
+            scored = _score_children(tree, index, levels[index], chosen, _log_scores_of(scored, chosen))
+        logits = scored.logits.to(scored.log_scores.dtype)
+        loss = loss + candidate_loss(logits, scored.ids, tree.positives(index, positives), reduction)
+    return TreeLoss(loss, (num_reached / num_positives.clamp(min=1)).sum(), (num_positives > 0).sum())
+
+
+def _log_scores_of(scored: ScoredNodes, nodes: Tensor) -> Tensor:
+    """Log scores of nodes (B, K), 0 where they were not scored or are padding."""
+    ids, order = scored.ids.sort(dim=1)
+    places = torch.searchsorted(ids, nodes).clamp(max=max(0, ids.shape[1] - 1))
+    found = scored.log_scores.gather(1, order.gather(1, places))
+    return found.masked_fill(ids.gather(1, places) != nodes, 0.0)

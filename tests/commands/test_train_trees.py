@@ -1,0 +1,98 @@
+"""Models over label trees by the command line: built from the training texts, level after level, stopped and started again."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import hf_xmtc.commands.train as command
+from hf_xmtc import AttentionXMLForXMTC, LightAttentionForXMTC
+from hf_xmtc.cli import main
+from hf_xmtc.commands import export_check
+from hf_xmtc.training import XMTCTrainer
+
+SIZES = {"embedding_size": 8, "hidden_size": 8, "linear_sizes": [8]}
+WORDS_ONLY = {"num_cls_tokens": None, "cornet_context_size": None, "cornet_num_blocks": 0}
+
+
+def tree_settings(family: str, **config) -> dict:
+    return {"model_family": family, "config_overrides": json.dumps({**SIZES, **config}), **WORDS_ONLY}
+
+
+@pytest.fixture
+def not_reopened(monkeypatch):
+    monkeypatch.setattr(export_check, "check_reopens", lambda *args, **settings: 0.0)
+
+
+def test_lightattention_is_trained_and_opens_again_with_its_tree(train, tmp_path):  # AC-31
+    folder = tmp_path / "run"
+    told = train(folder, **tree_settings("lightattention", tree_level_sizes=[2, 4], beam_width=3))
+    assert "A label tree of 3 levels" in told and "Reopened" in told
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert 0 < metrics["test"]["candidate_recall"] <= 1
+    log = json.loads((folder / "training_log.json").read_text())
+    assert all(0 < entry["candidate_recall"] <= 1 for entry in log if "loss" in entry)
+    model = LightAttentionForXMTC.from_pretrained(folder)
+    assert model.config.tree_level_sizes == [2, 4]
+    clusters = [set(model.label_tree.labels_together(label)) for label in range(6)]
+    assert all(1 <= len(cluster) <= 2 and label in cluster for label, cluster in enumerate(clusters))
+    # Not the even split of a model without a tree, whose clusters would be neighbours in the alphabet.
+    weights = load_file(folder / "model.safetensors")
+    weights["label_tree.label_order"] = torch.zeros(6, dtype=torch.long)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match="do not name each of the 6 labels once"):
+        LightAttentionForXMTC.from_pretrained(folder)
+
+
+def test_a_tree_of_hf_xmtc_tree_is_taken(train, corpus_folder, tmp_path, not_reopened):
+    tree = tmp_path / "tree"
+    assert main(["tree", "--dataset", str(corpus_folder), "--output_dir", str(tree), "--max_leaf", "2"]) in (0, None)
+    train(tmp_path / "run", **tree_settings("attentionxml"), label_tree=tree)
+    model = AttentionXMLForXMTC.from_pretrained(tmp_path / "run")
+    assert model.config.tree_level_sizes == [4]
+    with pytest.raises(SystemExit, match="label_tree=.* with model_family='bertxml': it scores all labels"):
+        train(tmp_path / "other", label_tree=tree)
+
+
+def test_levels_that_had_ended_are_not_trained_again(train, tmp_path, monkeypatch, not_reopened):
+    settings = tree_settings("attentionxml", tree_level_sizes=[2, 4], beam_width=2)
+    train(tmp_path / "whole", **settings)
+    trained = []
+
+    class Counting(XMTCTrainer):
+        def train(self, *args, **kwargs):
+            trained.append(self.num_labels)
+            if len(trained) == self.stop_at:
+                raise KeyboardInterrupt
+            return super().train(*args, **kwargs)
+
+    monkeypatch.setattr(command, "XMTCTrainer", Counting)
+    Counting.stop_at = 2
+    with pytest.raises(SystemExit):
+        train(tmp_path / "parts", **settings)
+    with pytest.raises(SystemExit, match="holds an unfinished run with other settings"):
+        train(tmp_path / "parts", **settings, seed=5)
+    Counting.stop_at = None
+    train(tmp_path / "parts", **settings)
+    assert trained == [2, 4, 4, 6]
+    whole, parts = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    assert not (tmp_path / "parts" / "checkpoints").exists()
+    model = AttentionXMLForXMTC.from_pretrained(tmp_path / "parts")
+    assert model.upper_levels[0].head.num_labels == 2 and not any(p.requires_grad for p in model.upper_levels.parameters())
+    shutil.rmtree(tmp_path / "whole")
+
+
+def test_sizes_that_no_tree_has_are_refused(train, tmp_path):
+    with pytest.raises(SystemExit, match=r"tree_level_sizes=\[3\], but the levels of a tree built by 2-means have 2, 4, 8"):
+        train(tmp_path / "run", **tree_settings("lightattention", tree_level_sizes=[3]))
+
+
+def test_training_goes_on_with_the_tree_of_a_trained_model(train, tmp_path, not_reopened):
+    train(tmp_path / "first", **tree_settings("lightattention", tree_level_sizes=[4], beam_width=2))
+    arguments = {"model_family": None, "config_overrides": None, **dict.fromkeys(WORDS_ONLY)}
+    train(tmp_path / "second", model=tmp_path / "first", min_document_frequency=None, **arguments)
+    first, second = (LightAttentionForXMTC.from_pretrained(tmp_path / name) for name in ("first", "second"))
+    assert torch.equal(first.label_tree.label_order, second.label_tree.label_order)

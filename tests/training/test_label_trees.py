@@ -1,0 +1,136 @@
+"""Label trees in training: given to a model, labels of documents as nodes, biases, and what cannot be trained over a tree."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from hf_xmtc import (
+    AttentionXMLConfig,
+    AttentionXMLForXMTC,
+    LightAttentionConfig,
+    LightAttentionForXMTC,
+    XMTCTrainingArguments,
+)
+from hf_xmtc.label_tree import LabelTree
+from hf_xmtc.training import (
+    estimate_memory,
+    initialize_label_bias,
+    level_model,
+    set_label_tree,
+    train_levels,
+    with_node_labels,
+)
+from hf_xmtc.training.option_conflicts import check_model_options
+
+SIZES = {"vocab_size": 20, "embedding_size": 4, "hidden_size": 3, "linear_sizes": [4], "cornet_num_blocks": 0}
+# Labels 5, 0 | 1, 4 under the first node, 2, 3 under the second.
+PARENTS = [np.array([0, 0]), np.array([0, 0, 1]), np.array([0, 1, 2, 2, 1, 0])]
+
+
+def build(levels=(2, 3), **settings) -> AttentionXMLForXMTC:
+    return AttentionXMLForXMTC(AttentionXMLConfig(num_labels=6, tree_level_sizes=list(levels), **{**SIZES, **settings}))
+
+
+def with_tree(**settings) -> AttentionXMLForXMTC:
+    model = build(**settings)
+    set_label_tree(model, LabelTree(PARENTS))
+    return model
+
+
+def test_a_model_takes_the_tree_of_its_labels():
+    tree, index = LabelTree(PARENTS), with_tree().label_tree
+    for level in range(3):
+        assert index.ancestors(level, torch.arange(6)).tolist() == tree.ancestors(level).tolist()
+    assert index.label_order.tolist() == tree.label_order.tolist()
+    assert [index.labels_together(label) for label in (5, 1, 2)] == [[0, 5], [1, 4], [2, 3]]
+
+
+def test_a_tree_of_other_labels_or_sizes_is_refused():  # AC-31
+    named = build(label_names=list("abcdef"))
+    with pytest.raises(ValueError, match=r"covers 6 labels \(labels_digest other\), but there are 6"):
+        set_label_tree(named, LabelTree(PARENTS, labels_digest="other"))
+    set_label_tree(named, LabelTree(PARENTS, labels_digest=named.config.labels_digest))
+    with pytest.raises(ValueError, match="The label tree covers 7 labels"):
+        set_label_tree(named, LabelTree([*PARENTS[:2], np.array([0, 1, 2, 2, 1, 0, 0])]))
+    with pytest.raises(ValueError, match=r"levels of \[2, 3\] clusters, but the model's config has tree_level_sizes=\[3\]"):
+        set_label_tree(build([3]), LabelTree(PARENTS))
+
+
+def test_labels_of_documents_become_nodes_and_unknown_ones_are_left_out():
+    data = Dataset.from_dict({"labels": [[0, 5], [1, 4, 2], [], [6, 3]]})
+    assert with_node_labels(data, with_tree(), 1)["labels"] == [[0], [1, 2], [], [2]]
+    assert with_node_labels(data, with_tree(), 0)["labels"] == [[0], [0, 1], [], [1]]
+
+
+def test_levels_are_trained_from_the_root_down_and_taken_over():
+    model, seen = with_tree(), []
+    torch.manual_seed(1)
+    model.words.embedding.weight.data.normal_()
+
+    def train_level(level, of_level):
+        seen.append((level, of_level.config.num_labels, of_level.config.tree_level_sizes))
+        assert torch.equal(of_level.words.embedding.weight, model.words.embedding.weight) or level
+        if level:
+            assert of_level.label_tree.parents(1).tolist() == [0, 0, 1]
+            assert torch.equal(of_level.words.embedding.weight, of_level.upper_levels[0].embedding.weight)
+        with torch.no_grad():
+            of_level.words.embedding.weight.add_(1.0)
+        return of_level
+
+    start = model.words.embedding.weight.clone()
+    train_levels(model, train_level)
+    assert seen == [(0, 2, None), (1, 3, [2])]
+    torch.testing.assert_close(model.upper_levels[0].embedding.weight, start + 1)
+    torch.testing.assert_close(model.words.embedding.weight, start + 2)
+    same = [level_model(model, 1, seed=4).label_head.attention.weight for _ in range(2)]
+    assert torch.equal(*same)
+
+
+def test_biases_start_at_the_odds_of_a_candidate():
+    model = LightAttentionForXMTC(LightAttentionConfig(num_labels=6, tree_level_sizes=[3], beam_width=1, **SIZES))
+    set_label_tree(model, LabelTree([np.zeros(3, int), PARENTS[2]]))
+    counts = np.array([10, 20, 1, 1, 5, 40])
+    initialize_label_bias(model, counts, 90)
+    # Clusters: 50, 25 and 2 of 90 documents; a cluster is shown to those that have it, and to a third of all at least.
+    expected = [(77 + 0.5) / (270 + 1), (77 + 0.5) / (2 * (50 + 30 + 30) + 1)]
+    found = [model.upper_levels[0].head.label_bias.item(), model.label_head.label_bias.item()]
+    assert found == pytest.approx([math.log(p / (1 - p)) for p in expected], rel=1e-5)
+    model = with_tree(label_bias=True, beam_width=1)
+    before = model.upper_levels[0].head.label_bias.clone()
+    initialize_label_bias(model, counts, 90)
+    assert torch.equal(model.upper_levels[0].head.label_bias, before)  # trained before
+    assert model.label_head.label_bias[5].item() == pytest.approx(math.log(40.5 / (51 - 40.5)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"label_optimizer": "sgd_in_backward", "max_grad_norm": 0.0},
+            "label_optimizer='sgd_in_backward' with tree_level_sizes=\\[2, 3\\]: the gradients are those of the candidates",
+        ),
+        ({"shard_labels": True}, "shard_labels=True with tree_level_sizes=\\[2, 3\\]"),
+    ],
+)
+def test_what_looks_at_all_labels_is_refused(settings, message, tmp_path):
+    args = XMTCTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    for name, value in settings.items():
+        setattr(args, name, value)
+    with pytest.raises(ValueError, match=message):
+        check_model_options(args, with_tree())
+
+
+@pytest.mark.parametrize("scoring", ["attention", "dot"])
+def test_the_memory_estimate_counts_candidates_and_not_all_labels(scoring, tmp_path):
+    args = XMTCTrainingArguments(output_dir=str(tmp_path), use_cpu=True, per_device_train_batch_size=32)
+
+    def estimate(num_labels: int, levels: list[int]):
+        config = LightAttentionConfig(num_labels=num_labels, tree_level_sizes=levels, label_scoring=scoring, **SIZES)
+        with torch.device("meta"):
+            return estimate_memory(LightAttentionForXMTC(config), args, num_tokens=64)
+
+    many, few = estimate(1_000_000, [1000, 10_000]), estimate(1000, [1000])
+    assert many.activations < 3 * few.activations and many.evaluation < 3 * few.evaluation
