@@ -106,7 +106,7 @@ def test_a_large_row_group_is_not_read_at_once(tmp_path):
         tracemalloc.stop()
 
 
-def test_texts_that_are_missing_or_no_strings_become_empty_and_are_counted(tmp_path):
+def test_texts_that_are_empty_missing_or_no_strings_are_counted(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n\n{"text": null}\n{"text": 5}\n{}\n', encoding="utf-8")
     (chunk,) = DocumentFile(str(tmp_path / "a.jsonl")).chunks(10)
     assert (chunk.texts, chunk.num_without_text) == (["x", "", "", ""], 3)
@@ -115,7 +115,7 @@ def test_texts_that_are_missing_or_no_strings_become_empty_and_are_counted(tmp_p
     assert (chunk.texts, chunk.num_without_text) == (["x", ""], 1)
     (tmp_path / "a.csv").write_text('key,text\n1,""\n2,\n', encoding="utf-8")
     (chunk,) = DocumentFile(str(tmp_path / "a.csv")).chunks(10)
-    assert (chunk.texts, chunk.num_without_text) == (["", ""], 0)
+    assert (chunk.texts, chunk.num_without_text) == (["", ""], 2)
 
 
 def test_a_csv_may_have_a_byte_order_mark_line_breaks_in_texts_and_books(tmp_path):

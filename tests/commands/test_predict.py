@@ -145,7 +145,7 @@ def test_missing_texts_are_tagged_as_empty_ones_and_counted(settings, tmp_path):
     for row in (rows[1], rows[3]):
         np.testing.assert_allclose(row["scores"], rows[2]["scores"], rtol=0, atol=1e-6)
     assert rows[0]["labels"] != rows[2]["labels"]
-    assert "2 of 4 documents have no text" in summary.describe()
+    assert "3 of 4 documents have no text" in summary.describe()
 
 
 @pytest.mark.parametrize("ending", ["txt", "jsonl", "csv", "parquet"])

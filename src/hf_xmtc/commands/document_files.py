@@ -34,7 +34,7 @@ class DocumentChunk:
     Attributes:
         texts: The texts, N of them; an empty string where the file has no text.
         ids: Their ids, N, as the file has them; None where no id column was named.
-        num_without_text: How many texts were missing or no strings.
+        num_without_text: Number of texts that are empty, missing or no strings.
         num_not_unicode: How many texts held lone surrogates, which are not valid Unicode and became U+FFFD.
     """
 
@@ -108,7 +108,7 @@ class DocumentFile:
             yield DocumentChunk(
                 texts=valid,
                 ids=list(ids) if self.id_column is not None else None,
-                num_without_text=sum(not isinstance(text, str) for text in texts),
+                num_without_text=sum(not isinstance(text, str) or not text.strip() for text in texts),
                 num_not_unicode=sum(
                     isinstance(text, str) and new is not text for text, new in zip(texts, valid, strict=True)
                 ),

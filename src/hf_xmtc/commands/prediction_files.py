@@ -49,7 +49,7 @@ class Progress:
     Attributes:
         num_documents: Documents written.
         num_bytes: Bytes of the unfinished file that hold them.
-        num_without_text: Documents whose text was missing.
+        num_without_text: Documents whose text was empty or missing.
         num_truncated: Documents that were cut at the model's limit.
         num_without_labels: Documents that no label was good enough for.
         num_not_unicode: Documents whose text held lone surrogates.
