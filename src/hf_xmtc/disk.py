@@ -108,7 +108,7 @@ def _about_file(path: Path, full: bool) -> str:
 
 
 def _about_disks(places: list[Path], full: bool, text: str) -> str:
-    """Which of the disks are full, if any is; else how much is free on each."""
+    """The disks that are full, if any is; else how much is free on each."""
     disks: dict[int, list[Path]] = {}
     for place in sorted(places):
         on_disk = disks.setdefault(_disk(place), [])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hf_xmtc.commands.recipe import ModelArguments
+from hf_xmtc.commands.recipe_checks import check_model_settings
 from hf_xmtc.commands.recipe_parsing import parse_recipe
 
 
@@ -342,6 +343,20 @@ def test_former_names_of_settings_in_a_published_recipe_are_read(tmp_path):
     (tmp_path / "recipe.json").write_text(json.dumps(recorded))
     training = parse_recipe(["--config", str(tmp_path / "recipe.json")]).training
     assert (training.positive_injection_ratio, training.tune_retrieval_weight) == (0.4, True)
+
+
+def test_former_fields_in_the_config_overrides_of_a_published_recipe_are_read(tmp_path):
+    recipe, overrides = tmp_path / "recipe.json", {"num_candidates": 8, "generator_share": 0.3, "auxiliary_units": 1}
+    recipe.write_text(json.dumps({"dataset": "demo", "model_family": "laco", "config_overrides": overrides}))
+    assert parse_recipe(["--config", str(recipe)]).model.config_settings()["retrieval_weight"] == 0.3
+    recipe.write_text(json.dumps({"dataset": "demo", "model_family": "laco", "config_overrides": {"auxiliary_units": 2}}))
+    with pytest.raises(ValueError, match="auxiliary_units=2, but this setting was removed"):
+        parse_recipe(["--config", str(recipe)])
+
+
+def test_a_label_tree_for_a_trained_model_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="label_tree='tree' with model='old': a trained model keeps its tree"):
+        check_model_settings({"label_tree": "tree", "model": "old", "model_family": "lightattention"}, ModelArguments)
 
 
 @pytest.mark.parametrize("name", ["max_train_documents", "max_validation_documents", "max_eval_documents"])

@@ -130,3 +130,8 @@ def test_a_published_file_with_a_former_name_of_a_setting_opens(tmp_path, caplog
     assert config.retrieval_weight == 0.6
     assert "generator_share is now called retrieval_weight" in caplog.text
     assert "generator_share" not in config.to_json_string()
+
+
+def test_a_former_name_is_read_as_an_argument_too(caplog):
+    config = LACOConfig(num_labels=6, num_candidates=3, generator_share=0.6)
+    assert config.retrieval_weight == 0.6 and "generator_share is now called retrieval_weight" in caplog.text

@@ -175,7 +175,7 @@ def test_what_an_ensemble_cannot_do_is_said(folders):
     with pytest.raises(ValueError, match="was given 0 models"):
         EnsembleForXMTC(model.config)
     tagger = XMTCPipeline(model=model, tokenizer=AutoTokenizer.from_pretrained(folders["bert"]))
-    with pytest.raises(ValueError, match="always scores all labels"):
+    with pytest.raises(ValueError, match="finds the labels to score itself"):
         tagger("text", candidates=["role::library"])
     with pytest.raises(ValueError, match="no weight of its own for each token"):
         tagger.explain("text")

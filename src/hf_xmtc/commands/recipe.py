@@ -91,7 +91,7 @@ class ModelArguments:
     cornet_num_blocks: int | None = field(
         default=None,
         metadata={
-            "help": "CorNet blocks, 0 for none; by default 2, and 0 for LACO, SeqTag and bertxml without --config and --backbone."
+            "help": "CorNet blocks, 0 for none; by default 2 for families of words, and 0 for others and for bertxml without --config and --backbone."
         },
     )
     cornet_context_size: int = field(default=1000, metadata={"help": "Width of a CorNet block."})

@@ -24,6 +24,7 @@ RECIPE_CONFLICTS = (
         "or use --model_family bertxml.",
     ),
     Conflict(("backbone_num_layers",), CHOSEN, ("backbone",), (None,), "add --backbone FOLDER_OR_HUB_ID, or leave it out."),
+    Conflict(("label_tree",), CHOSEN, ("model",), CHOSEN, "a trained model keeps its tree. Leave it out."),
     Conflict(("model_revision",), CHOSEN, ("model",), (None,), "add --model HUB_ID, or leave it out."),
     Conflict(
         ("label_embedding_start",),

@@ -5,11 +5,12 @@ import os
 import sys
 from typing import Any
 
+from hf_xmtc.models.former_settings import with_current_fields
 from hf_xmtc.training import XMTCTrainingArguments
 from hf_xmtc.training.option_conflicts import IN_COMMAND, IN_TRAINER, check_unused_arguments
 
 from .config_overrides import SAID_BY_DATA, USUAL_NAMES, field_names, hint, read_overrides
-from .families import FAMILIES, SIZES, default_recipe
+from .families import FAMILIES, SIZES, default_recipe, family_named
 from .recipe import DataArguments, ModelArguments, Recipe
 from .train_options import option_parser
 
@@ -118,6 +119,9 @@ def read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
         raise ValueError(f"{path} must hold settings as 'name: value' lines, found a {type(settings).__name__}.")
     # The recipe.json of a model folder also records what the run found; that is no setting.
     settings = {RENAMED.get(key, key): value for key, value in settings.items() if key not in RECORDED}
+    if settings.get("config_overrides"):
+        config_class = family_named(settings.get("model_family", ModelArguments.model_family))[0]
+        settings["config_overrides"] = with_current_fields(config_class, read_overrides(settings["config_overrides"]))
     unknown = sorted(set(settings) - known)
     if unknown:
         raise ValueError(f"{path} names {', '.join(unknown)}, which hf-xmtc train does not know; see hf-xmtc train --help.")

@@ -133,7 +133,7 @@ class StartingModel:
     def open(self, labels: LabelNames, overrides: dict[str, Any]) -> XMTCPreTrainedModel:
         """The model with other labels, in float32; those it knows keep what it has learnt of them.
 
-        Values tuned or counted on its old data do not stay: thresholds, the generator's share, and the weights of labels in the loss.
+        Values tuned or counted on its old data do not stay: thresholds, the weight of retrieval, and the weights of labels in the loss.
         """
         config = self.config_for(labels, overrides)
         model = open_model(self.name, self.revision)[0].float()

@@ -1,4 +1,4 @@
-"""What the evaluate modules share: rows of integer label ids as input."""
+"""Inputs that the evaluate modules share: rows of integer label ids as input."""
 
 from itertools import chain
 from numbers import Integral, Real

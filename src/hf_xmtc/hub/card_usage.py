@@ -36,7 +36,7 @@ def usage(repo_id: str, family: str, label_info: Mapping, recipe: Mapping) -> st
 
 
 def has_tuned_threshold(recipe: Mapping) -> bool:
-    """Whether thresholds were tuned on validation."""
+    """True if thresholds were tuned on validation."""
     return recipe.get("tune_threshold", "none") != "none"
 
 
@@ -103,7 +103,7 @@ def _usage_of_sets(family: str, label_info: Mapping, recipe: Mapping) -> str:
 
 
 def _usage_of_tasks(task: str) -> list[str]:
-    """What LACO's tasks have learnt of labels that occur together."""
+    """The section on labels that occur together, learnt by LACO's tasks."""
     asked = {
         "clcp": "model.conditional_probabilities(**inputs, given=torch.tensor([[0]]))  # of every other label, when label 0 is known: (1, L)",
         "plcp": "model.pair_probabilities(**inputs, pairs=torch.tensor([[[0, 1]]]))  # of labels 0 and 1 together: (1, 1)",

@@ -1,4 +1,4 @@
-"""What a model card asks to cite: the papers behind a family and the parts that a recipe adds."""
+"""Citations of a model card: the papers behind a family and the parts that a recipe adds."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What the card of an ensemble says of its parts."""
+"""The sections of an ensemble's card on its parts."""
 
 from collections.abc import Mapping
 

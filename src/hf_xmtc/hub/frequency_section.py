@@ -1,4 +1,4 @@
-"""What a card says of frequent and of rare labels."""
+"""The section of a card on frequent and rare labels."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What the metrics of a model card mean, in words."""
+"""Meanings of the metrics of a model card, in words."""
 
 __all__ = ["NOT_PER_CENT", "PARTS", "meaning_of"]
 

@@ -14,6 +14,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.configuration_laco import LACOConfig
+from hf_xmtc.models.former_settings import with_current_fields
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.strict_json import as_plain, json_text
 
@@ -161,7 +162,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
         FileNotFoundError: If config.json or labels.json is missing.
     """
     folder = Path(folder)
-    config = LACOConfig.with_current_names(read_json_object(folder / "config.json"))
+    config = with_current_fields(LACOConfig, read_json_object(folder / "config.json"))
     labels = LabelNames.load(folder / LABELS_FILE)
     recipe = _read_json_if_there(folder / "recipe.json")
     known = {
@@ -185,7 +186,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
 
 
 def is_local_path(value: str) -> bool:
-    """Whether a setting is written like a path of one machine: absolute, below the home folder, or relative with dots."""
+    """True if a setting is written like a path of one machine: absolute, below the home folder, or relative with dots."""
     if value.startswith(("~", "./", "../", ".\\", "..\\", "file:")):
         return True
     return PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()

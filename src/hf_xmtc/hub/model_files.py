@@ -1,4 +1,4 @@
-"""Which files of a folder belong to a model: an allow-list, because only those are published.
+"""The files of a folder that belong to a model: an allow-list, because only those are published.
 
 Whatever else lies there (data, logs, keys, caches) stays behind, whatever it is named. The parts of an ensemble are model folders in it, of which the same is true. Links are followed to files of the same
 folder, or of the Hub's cache where the folder is a snapshot in it, and never into folders.

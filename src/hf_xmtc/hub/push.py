@@ -137,7 +137,7 @@ def describe_left_out(left_out: Sequence[str], shown: str) -> str:
 
 @dataclass
 class _Remote:
-    """What the repo holds before the push; fields are None where the repo has no such file or none that can be read."""
+    """The content of the repo before the push; fields are None where the repo has no such file or none that can be read."""
 
     private: bool
     is_new_branch: bool

@@ -25,7 +25,7 @@ BLOCK_NUMBERS = 2**24
 
 @dataclass
 class ModelFolderReport:
-    """What `check_model_folder` found.
+    """Result of `check_model_folder`.
 
     Attributes:
         folder: The folder.

@@ -13,7 +13,7 @@ _LABELS_OF_ONE_LEVEL = 50_000
 
 @dataclass(frozen=True)
 class TreeShape:
-    """Which depths of the deep binary tree are levels of the label tree; below the last are the labels.
+    """The depths of the deep binary tree that are levels of the label tree; below the last are the labels.
 
     The label tree of AttentionXML on Amazon-670K is ``TreeShape(max_leaf=8, depths=(11, 14, 17))``.
 

@@ -1,4 +1,4 @@
-"""Which predictions of a ranking are right: computed once, read by every ranking metric."""
+"""Hits of a ranking, the predictions that are right: computed once, read by every ranking metric."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

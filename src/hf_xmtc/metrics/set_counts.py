@@ -1,4 +1,4 @@
-"""What all metrics of predicted label sets are computed from: counted hits, predictions and positives."""
+"""Counts of hits, predictions and positives, from which all metrics of predicted label sets are computed."""
 
 from dataclasses import dataclass
 

@@ -66,7 +66,7 @@ class JoinedRankings:
         return len(self._scores)
 
     def gains(self, part: int, method: str, exponent: float = 1.0) -> np.ndarray:
-        """What a part adds to its labels' totals, (N, K)."""
+        """Contribution of a part to its labels' totals, (N, K)."""
         scores = self._scores[part]
         if method == "consensus":
             return -np.log1p(-np.minimum(scores, LARGEST_SCORE))

@@ -19,7 +19,7 @@ SMALL_BERT = {
     "intermediate_size": 1024,
     "max_position_embeddings": 512,
 }
-# Encoders that take embeddings in the place of ids and look positions up where they are told: labels can stand anywhere.
+# Encoders that take embeddings instead of ids and look positions up where they are told: labels can stand anywhere.
 JOINT_BACKBONES = (
     "albert",
     "bert",

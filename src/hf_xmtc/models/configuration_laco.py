@@ -67,6 +67,7 @@ class LACOConfig(JointConfig):
     )
 
     renamed_fields = {"generator_share": "retrieval_weight"}
+    removed_fields = REMOVED
 
     cross_attention: bool = True
     cross_attention_kernel: list[int] | tuple[int, ...] = (11, 1)
@@ -80,13 +81,6 @@ class LACOConfig(JointConfig):
     clcp_weight: float = 10.0
 
     def __post_init__(self, **kwargs: Any):
-        for field, value in REMOVED.items():
-            setting = kwargs.pop(field, value)
-            if setting != value:
-                raise ValueError(
-                    f"{field}={setting!r}, but this setting was removed and every LACO model now does what {field}={value!r} did. Train the "
-                    "model anew without it, or use the version of hf_xmtc that trained it."
-                )
         self.cross_attention_kernel = list(self.cross_attention_kernel)
         super().__post_init__(**kwargs)
         if self.cross_attention_channels is None:
@@ -136,7 +130,7 @@ class LACOConfig(JointConfig):
         self._check_idle_weights()
         if self.cross_attention and self.classifier_token != "pooler":
             raise ValueError(
-                f"classifier_token={self.classifier_token!r} with cross_attention=True, whose answers the classifier reads in the place of "
+                f"classifier_token={self.classifier_token!r} with cross_attention=True, whose answers the classifier reads instead of "
                 "CLS. Leave it out, or use cross_attention=False."
             )
 
@@ -147,7 +141,7 @@ class LACOConfig(JointConfig):
                     f"{field}={getattr(self, field)}, but it scores candidates and num_candidates=0. Give num_candidates, or leave it out."
                 )
         if not 0 <= self.retrieval_weight <= 1:
-            raise ValueError(f"retrieval_weight={self.retrieval_weight}, but a share is from 0 to 1.")
+            raise ValueError(f"retrieval_weight={self.retrieval_weight}, but a weight is from 0 to 1.")
         if not self.num_candidates:
             return
         if self.num_candidates < 1:

@@ -41,7 +41,7 @@ class LightAttentionConfig(AttentionXMLConfig):
             document's.
         dot_size: Width of these vectors (LightXML: 300).
         tree_level_sizes: Clusters of each level, from the root down; by default one level of about 4 √L.
-        backbone_config: Config (or its dict) of a transformers encoder in the place of word embedding and LSTM; see
+        backbone_config: Config (or its dict) of a transformers encoder instead of word embedding and LSTM; see
             `LightAttentionForXMTC.from_backbone`.
     """
 

@@ -10,6 +10,7 @@ from typing import Any
 from transformers import PreTrainedConfig, __version__
 from transformers.utils import cached_file, logging
 
+from .former_settings import with_current_fields
 from .label_losses import LABEL_LOSSES
 from .label_names import LABELS_FILE, LabelNames
 from .setting_kinds import check_setting_kinds
@@ -88,6 +89,8 @@ class XMTCConfig(PreTrainedConfig):
 
     # Former names of fields, which published files have.
     renamed_fields = {}
+    # Fields that are gone, with the value that files may have.
+    removed_fields = {}
 
     problem_type: str | None = "multi_label_classification"
     cornet_num_blocks: int = 2
@@ -103,6 +106,9 @@ class XMTCConfig(PreTrainedConfig):
     labels_digest: str | None = None
 
     def __post_init__(self, **kwargs: Any):
+        kwargs = with_current_fields(type(self), kwargs)
+        for name in {*self.renamed_fields.values()} & kwargs.keys():
+            setattr(self, name, kwargs.pop(name))
         self._warn_of_misspelt(kwargs)
         # Private state first: the base class reads id2label and num_labels while it initialises.
         names = kwargs.pop("label_names", None)
@@ -321,7 +327,7 @@ class XMTCConfig(PreTrainedConfig):
         # The base class would set these one by one, in the caller's order, each contradicting what the other still says.
         config_dict = {
             **cls.file_defaults(),
-            **cls.with_current_names(config_dict),
+            **with_current_fields(cls, config_dict),
             **{key: kwargs[key] for key in ("id2label", "label2id", "label_names") if key in kwargs},
         }
         kinds = {}
@@ -329,14 +335,6 @@ class XMTCConfig(PreTrainedConfig):
             kinds |= vars(owner).get("__annotations__", {})
         check_setting_kinds(config_dict, kinds, cls.__name__)
         return super().from_dict(config_dict, **kwargs)
-
-    @classmethod
-    def with_current_names(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings of a file by the fields' names of today."""
-        for former, name in cls.renamed_fields.items():
-            if former in settings:
-                logger.warning(f"{former} is now called {name}. It is read as that; saving the config writes the new name.")
-        return {cls.renamed_fields.get(name, name): value for name, value in settings.items()}
 
     @classmethod
     def from_json_file(cls, json_file: str | os.PathLike) -> "XMTCConfig":

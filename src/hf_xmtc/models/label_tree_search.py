@@ -24,7 +24,7 @@ __all__ = ["ScoredNodes", "TreeLevel", "best_nodes", "path_logits", "search", "t
 
 
 class TreeLevel(NamedTuple):
-    """What scores the nodes of one level.
+    """Head and features that score the nodes of one level.
 
     Attributes:
         head: The label head whose labels are the nodes.

@@ -294,7 +294,7 @@ class LinearTreeHead(BaseLabelHead):
     # ---- what speaks for a label -------------------------------------------------------------------------------------------
 
     def word_contributions(self, words: WordValues, label_ids: Tensor) -> Tensor:
-        """What each word adds to the margins on a label's path, from below the root to the label, in the mean over the trees.
+        """Contribution of each word to the margins on a label's path, from below the root to the label, in the mean over the trees.
 
         Args:
             words: W words of B documents.

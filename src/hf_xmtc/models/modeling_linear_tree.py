@@ -53,7 +53,7 @@ class LinearTreeModel(XMTCPreTrainedModel):
         self.config.num_weights = len(self.label_head.weights)
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
-        """What each word adds to the margins on a label's path, in the mean over the trees; see `XMTCPreTrainedModel.token_weights`.
+        """Contribution of each word to the margins on a label's path, in the mean over the trees; see `XMTCPreTrainedModel.token_weights`.
 
         With the biases on the path they add up to the sum of its margins, which the loss of the nodes makes probabilities of.
         """

@@ -28,7 +28,7 @@ def pool_documents(features: Tensor, lengths: Tensor, num_chunks: int) -> Tensor
     positions = torch.arange(features.shape[2], device=features.device)
     outside = positions >= lengths[:, None]  # (B, M)
     chunks = (positions * num_chunks // lengths[:, None]).clamp(max=num_chunks - 1)  # (B, M)
-    # Nothing is below 0, so a 0 in the place of what does not count changes no maximum.
+    # Nothing is below 0, so a 0 instead of what does not count changes no maximum.
     values = features.masked_fill(outside[:, None], 0.0)
     empty = features.new_zeros(*features.shape[:2], num_chunks)
     return empty.scatter_reduce(2, chunks[:, None].expand_as(values), values, "amax")

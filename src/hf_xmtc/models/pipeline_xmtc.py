@@ -191,7 +191,7 @@ class XMTCPipeline(Pipeline):
             return None
         if "candidate_ids" not in signature(self.model.forward).parameters:
             raise ValueError(
-                f"candidates were given, but {type(self.model).__name__} always scores all labels. Leave them out."
+                f"candidates were given, but {type(self.model).__name__} finds the labels to score itself. Leave them out."
             )
         config = self.model.config
         config.check_candidates_usable()
