@@ -275,7 +275,7 @@ class LinearTreeHead(BaseLabelHead):
         if len(chunks) == 1:
             return self._topk_and_loss(hidden, k, labels, reduction, cornet)
         if labels is not None:
-            self._positives(labels, hidden.num_documents)  # refuses what is wrong with all of them
+            self.positives(labels, hidden.num_documents)  # refuses what is wrong with all of them
         parts = []
         for chunk in chunks:
             of_chunk = None if labels is None else labels[slice(*chunk)]
