@@ -1,5 +1,6 @@
 """`ParabelForXMTC` and `BonsaiForXMTC`: scores by hand, the fast product, chunks, another label space, explanations."""
 
+import json
 import math
 
 import pytest
@@ -9,7 +10,7 @@ from transformers import pipeline
 from hf_xmtc import BonsaiConfig, ParabelConfig, ParabelForXMTC, train_word_tokenizer
 from hf_xmtc.models import linear_tree_head
 from hf_xmtc.models.linear_tree_head import Trees
-from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, make_batch
+from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, VOCAB_SIZE, make_batch
 
 LINEAR = [family for family in FAMILIES if family.name in ("parabel", "bonsai")]
 
@@ -131,6 +132,11 @@ def test_a_tree_answers_and_explains_in_the_pipeline(tmp_path, modules_cache):
         ({"beam_width": 0}, "beam_width=0; a beam holds at least 1 node"),
         ({"num_trees": 0}, "num_trees=0, but it must be at least 1"),
         ({"weight_threshold": -0.1}, "weight_threshold=-0.1"),
+        ({"num_weights": -1}, "num_weights=-1, but it counts"),
+        ({"level_sizes": [[2, 3]]}, r"level_sizes=\[\[2, 3\]\] with num_trees=3"),
+        ({"level_sizes": [[2, -3, 1]]}, r"level_sizes=\[\[2, -3, 1\]\]"),
+        ({"level_sizes": [[2, 3.0, 1]]}, r"level_sizes=\[\[2, 3.0, 1\]\]"),
+        ({"level_sizes": [5]}, r"level_sizes=\[5\]"),
     ],
 )
 def test_contradictory_settings_are_refused(settings, message):
@@ -138,8 +144,30 @@ def test_contradictory_settings_are_refused(settings, message):
         BonsaiConfig(num_labels=2, **settings)
 
 
-def test_damaged_trees_are_refused(tree, tmp_path):
-    tree.label_head.columns[3] = 10_000
+def test_settings_of_a_damaged_file_are_refused(tree, tmp_path):
     tree.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="The trees of .* are damaged: columns holds 10000, but there are"):
+    saved = json.loads((tmp_path / "config.json").read_text())
+    for settings in ({"num_weights": "many"}, {"num_weights": 1.5}, {"level_sizes": 5}, {"level_sizes": [[2, None]]}):
+        (tmp_path / "config.json").write_text(json.dumps({**saved, **settings}))
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            type(tree).from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "number"),
+    [("columns", 3, 10_000), ("parents", 1, 1), ("parents", 0, -1), ("label_parents", (1, 0), 99)],
+)
+def test_damaged_trees_are_refused(tree, tmp_path, name, place, number):  # a parent is on an earlier level
+    getattr(tree.label_head, name)[place] = number
+    tree.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=f"The trees of .* are damaged: {name} holds {number}, but "):
         type(tree).from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [VOCAB_SIZE, -1, 3 * VOCAB_SIZE])
+def test_word_ids_outside_of_the_vocabulary_are_refused(tree, wrong):
+    batch = make_batch(tree, [SHORT, [*SHORT[:1], wrong], LONG])
+    with pytest.raises(ValueError, match=f"input_ids holds word id {wrong}, but the ids are 0 … {VOCAB_SIZE - 1}"):
+        tree(**batch)
+    batch["attention_mask"][1, 1] = 0  # what is no word may have any id
+    assert tree(**batch).logits.isfinite().all()

@@ -1,4 +1,4 @@
-"""Words of a document as TF-IDF (`TfIdf`), and the scores of all labels by linear trees (`LinearTreeHead`)."""
+"""Scores of all labels by linear trees (`LinearTreeHead`), from the TF-IDF of a document's words."""
 
 import warnings
 from functools import cache
@@ -13,84 +13,15 @@ from .label_block_loss import LabelMatrix
 from .label_head import BaseLabelHead, loss_divisor
 from .label_scorer import suitable_block_size
 from .label_topk import exact_topk
+from .tf_idf import WordValues
 from .tracing import is_traced
 
-__all__ = ["ABSENT", "LinearTreeHead", "TfIdf", "Trees", "WordValues"]
+__all__ = ["ABSENT", "LinearTreeHead", "Trees"]
 
 # What stands for the scores 0 and 1, so that logits are finite.
 LOWEST, HIGHEST = 1e-30, 1 - 2**-24
 # The bias of a label that a tree does not have: its probability there is 0.
 ABSENT = -1e4
-
-
-class WordValues(NamedTuple):
-    """The different words of a batch of documents, by document.
-
-    Attributes:
-        documents: Row of the document, (W,).
-        words: Word id, (W,).
-        values: Its TF-IDF, (W,); those of a document have length 1.
-        counts: How often the document has it, (W,).
-        num_documents: Documents B, of which some may have no word.
-    """
-
-    documents: Tensor
-    words: Tensor
-    values: Tensor
-    counts: Tensor
-    num_documents: int
-
-    def to(self, device: str) -> "WordValues":
-        return WordValues(*(part.to(device) for part in self[:4]), self.num_documents)
-
-    def of_documents(self, start: int, stop: int) -> "WordValues":
-        """The words of some documents."""
-        first, last = torch.searchsorted(self.documents, torch.tensor([start, stop], device=self.documents.device)).tolist()
-        documents, words, values, counts = (part[first:last] for part in self[:4])
-        return WordValues(documents - start, words, values, counts, stop - start)
-
-
-class TfIdf(nn.Module):
-    """(1 + ln count) · idf of each word, divided by the length of the document's vector.
-
-    The same as scikit-learn's `TfidfVectorizer` with ``sublinear_tf=True``. A word with idf 0, such as the unknown one, has no effect.
-
-    Args:
-        num_words: Vocabulary V.
-        pad_token_id: Id of the padding token.
-    """
-
-    def __init__(self, num_words: int, pad_token_id: int | None):
-        super().__init__()
-        self.pad_token_id = pad_token_id
-        self.idf = nn.Parameter(torch.ones(num_words))
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """All words count alike."""
-        init.ones_(self.idf)
-
-    def mask(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """True at words, (B, T)."""
-        if attention_mask is not None:
-            return attention_mask.bool()
-        return torch.ones_like(input_ids).bool() if self.pad_token_id is None else input_ids != self.pad_token_id
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> WordValues:
-        """Words of a batch.
-
-        Args:
-            input_ids: Word ids, (B, T).
-            attention_mask: 1 at words, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
-        """
-        num_documents, num_words = input_ids.shape[0], len(self.idf)
-        rows = torch.arange(num_documents, device=input_ids.device)[:, None] * num_words
-        keys, counts = (rows + input_ids)[self.mask(input_ids, attention_mask)].unique(return_counts=True)
-        documents, words = keys // num_words, keys % num_words
-        values = (1 + counts.log()) * self.idf.float()[words]
-        squares = values.new_zeros(num_documents).index_add(0, documents, values.square())
-        lengths = squares.clamp(min=torch.finfo(squares.dtype).tiny).sqrt()
-        return WordValues(documents, words, values / lengths[documents], counts, num_documents)
 
 
 class Trees(NamedTuple):
@@ -173,19 +104,20 @@ class LinearTreeHead(BaseLabelHead):
             ValueError: If they do.
         """
         num_nodes, num_weights = len(self.parents), len(self.weights)
-        places = torch.arange(num_nodes, device=self.parents.device)
+        sizes, device = torch.tensor([*map(sum, self.level_sizes)], dtype=torch.long), self.parents.device
         limits = {
             "columns": len(self.bias),
             "label_parents": num_nodes + 1,
             "offsets": num_weights + 1,
-            "parents": places + 1,
+            "parents": (sizes.cumsum(0) - sizes + 1).repeat_interleave(sizes).to(device),  # of an earlier level
         }
         for name, limit in limits.items():
             wrong = (getattr(self, name) < 0) | (getattr(self, name) >= limit)
             if wrong.any():
                 number = int(getattr(self, name)[wrong][0])
                 raise ValueError(
-                    f"damaged: {name} holds {number}, but there are {num_nodes} nodes and {len(self.bias)} columns"
+                    f"damaged: {name} holds {number}, but there are {num_nodes} nodes, each below one of an earlier level, and "
+                    f"{len(self.bias)} columns"
                 )
         if (self.offsets.diff() < 0).any() or int(self.offsets[-1]) != num_weights:
             raise ValueError(f"damaged: the words do not have {num_weights} weights together")

@@ -16,8 +16,9 @@ import torch
 from datasets import Dataset
 
 from hf_xmtc.file_checks import read_json_object
-from hf_xmtc.models.linear_tree_head import ABSENT, Trees, WordValues
+from hf_xmtc.models.linear_tree_head import ABSENT, Trees
 from hf_xmtc.models.modeling_linear_tree import LinearTreeModel
+from hf_xmtc.models.tf_idf import WordValues
 
 __all__ = ["check_omikuji", "read_trees", "train_linear_trees"]
 
