@@ -5,6 +5,8 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import pipeline
 
 from hf_xmtc import BonsaiConfig, ParabelConfig, ParabelForXMTC, train_word_tokenizer
@@ -171,3 +173,46 @@ def test_word_ids_outside_of_the_vocabulary_are_refused(tree, wrong):
         tree(**batch)
     batch["attention_mask"][1, 1] = 0  # what is no word may have any id
     assert tree(**batch).logits.isfinite().all()
+
+
+def test_of_equal_nodes_those_of_lower_ids_stay_in_the_beam():
+    scores = torch.tensor([[0.0, 0, 0, -1], [-2, -1, -1, -1], [-3, -2, -1, 0], [float("-inf")] * 4])
+    assert linear_tree_head._best(scores, 1).isfinite().tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0] * 4]
+    assert linear_tree_head._best(scores, 2).isfinite().tolist() == [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [0] * 4]
+    assert torch.equal(linear_tree_head._best(scores, 4), scores)
+
+
+@torch.no_grad()
+def test_labels_that_the_beam_does_not_reach_are_no_answers(monkeypatch):
+    tree = next(family for family in LINEAR if family.name == "bonsai").build(beam_width=1, num_trees=1)
+    batch = make_batch(tree, [SHORT, LONG])
+    logits = tree(**batch).logits
+    for chunk in (1_000, 3):
+        monkeypatch.setattr(linear_tree_head, "suitable_block_size", lambda *sizes, chunk=chunk: chunk // 2)
+        found = tree(**batch, top_k=NUM_LABELS)
+        reached = found.top_labels >= 0
+        assert reached.any(dim=1).all() and not reached.all(dim=1).any()
+        assert (found.top_labels[~reached] == -100).all() and (found.top_scores[~reached] == 0).all()
+        expected = logits.sigmoid().gather(1, found.top_labels.clamp(min=0))
+        torch.testing.assert_close(found.top_scores[reached], expected[reached])
+        for row, ids in zip(logits, found.top_labels, strict=True):
+            assert sorted(ids[ids >= 0].tolist()) == (row > -60).nonzero()[:, 0].tolist()
+
+
+def test_an_explanation_holds_nothing_of_the_size_of_the_trees():
+    class Sizes(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(self, operation, types, arguments=(), settings=None):
+            result = operation(*arguments, **(settings or {}))
+            sizes = [part.numel() for part in tree_leaves(result) if isinstance(part, torch.Tensor)]
+            self.largest = max([self.largest, *sizes])
+            return result
+
+    tree = LINEAR[0].build(num_labels=3_000)
+    label_head, batch = tree.label_head, make_batch(tree, [SHORT])
+    expected = tree.token_weights(**batch, label_ids=torch.tensor([[2_999]]))
+    with torch.no_grad(), Sizes() as sizes:
+        found = tree.token_weights(**batch, label_ids=torch.tensor([[2_999]]))
+    read = sum(int(label_head.offsets[word + 1] - label_head.offsets[word]) for word in set(SHORT))
+    assert torch.equal(found, expected) and sizes.largest <= read < len(label_head.weights) / 5

@@ -28,7 +28,8 @@ class LinearTreeConfig(XMTCConfig):
         node_loss: Loss of a node's classifier, ``squared_hinge`` or ``log``; it also decides how a margin becomes a probability.
         node_cost: Weight C of the loss beside the regularization.
         weight_threshold: Weights that are smaller are left out.
-        beam_width: Nodes of each level and tree whose children are scored; labels below others have score 0. None scores all labels.
+        beam_width: Nodes of each level and tree whose children are scored; labels below others have score 0, and are not among the best
+            (id -100 in their places). None scores all labels.
             omikuji's own search has 10, and leaves out all but the 10 best labels of a node too.
         level_sizes: Nodes of each level and tree between roots and labels. Like ``num_weights`` the outcome of training.
         num_weights: Weights of all nodes and labels.
