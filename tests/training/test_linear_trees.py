@@ -182,6 +182,13 @@ def test_a_failure_of_omikuji_shows_what_it_said(monkeypatch):
         train("bonsai")
 
 
+def test_files_with_the_names_of_libraries_are_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for library in ("json", "omikuji"):
+        (tmp_path / f"{library}.py").write_text("raise SystemExit('a stray file was run')")
+    train("bonsai")
+
+
 def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "omikuji", None)
     with pytest.raises(ImportError, match=r"trained by `omikuji`: pip install 'hf_xmtc\[tree\]'"):
