@@ -40,8 +40,8 @@ def as_arguments(**settings) -> list[str]:
 
 
 def fork(command: list[str], input: str, env: dict[str, str], **_) -> subprocess.CompletedProcess:
-    """For `subprocess.run` with ``python -c``: saves the seconds that importing torch takes."""
-    return run_python(*command[2:], environment=env, stdin=input)
+    """For `subprocess.run` with a script: saves the seconds that importing torch takes."""
+    return run_python(Path(command[1]), *command[2:], environment=env, stdin=input)
 
 
 @pytest.fixture(scope="session")

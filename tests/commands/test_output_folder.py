@@ -154,7 +154,10 @@ def test_fillers_of_rankings_are_written_as_nothing(folder):  # AC-67
 # ---- reopening -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_reopens_in_a_fresh_process_with_the_same_scores(tiny_model_folder):
+def test_a_folder_reopens_in_a_fresh_process_with_the_same_scores(tiny_model_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where files may have the names of libraries
+    for library in ("json", "transformers"):
+        (tmp_path / f"{library}.py").write_text("raise SystemExit('a stray file was run')")
     texts = ["edit a text", "", "sound " * 100]
     tokenizer, model = AutoTokenizer.from_pretrained(tiny_model_folder), AutoModel.from_pretrained(tiny_model_folder).eval()
     labels, scores = [], []

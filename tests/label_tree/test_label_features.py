@@ -29,10 +29,23 @@ def test_a_text_without_words_adds_nothing():
     np.testing.assert_allclose(features.toarray(), [[0.6, 0.8], [0, 0]])
 
 
-@pytest.mark.parametrize("wrong", [3, -100])
-def test_ids_that_are_no_labels_are_refused(wrong):
+@pytest.mark.parametrize("wrong", [3, 400_000_000, -100])
+@pytest.mark.parametrize("as_matrix", [False, True])
+def test_ids_that_are_no_labels_are_refused(wrong, as_matrix):
+    labels = [[0], [wrong], [1]]
+    if as_matrix:  # scipy looks at the ids of a matrix only when it is asked to
+        labels = csr_array((np.ones(3), np.array([0, 1, 1]), np.arange(4)), shape=(3, 3))
+        labels.indices[1] = wrong
     with pytest.raises(ValueError, match=f"1 label ids, such as {wrong}, are none of the 3 labels"):
-        label_features(TEXTS, [[0], [wrong], [1]], num_labels=3)
+        label_features(TEXTS, labels, num_labels=3)
+
+
+@pytest.mark.parametrize("wrong", [400_000_000, -1])
+def test_word_ids_outside_of_the_vocabulary_are_refused(wrong):
+    texts = TEXTS.copy()
+    texts.indices[1] = wrong
+    with pytest.raises(ValueError, match=f"1 word ids of the TF-IDF vectors, such as {wrong}, are outside of 0 to 2"):
+        label_features(texts, [[0], [0], [1]], num_labels=2)
 
 
 def test_what_does_not_fit_is_refused():

@@ -1,15 +1,18 @@
 """`ParabelForXMTC` and `BonsaiForXMTC`: scores by hand, the fast product, chunks, another label space, explanations."""
 
+import json
 import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import pipeline
 
 from hf_xmtc import BonsaiConfig, ParabelConfig, ParabelForXMTC, train_word_tokenizer
 from hf_xmtc.models import linear_tree_head
 from hf_xmtc.models.linear_tree_head import Trees
-from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, make_batch
+from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, VOCAB_SIZE, make_batch
 
 LINEAR = [family for family in FAMILIES if family.name in ("parabel", "bonsai")]
 
@@ -131,6 +134,11 @@ def test_a_tree_answers_and_explains_in_the_pipeline(tmp_path, modules_cache):
         ({"beam_width": 0}, "beam_width=0; a beam holds at least 1 node"),
         ({"num_trees": 0}, "num_trees=0, but it must be at least 1"),
         ({"weight_threshold": -0.1}, "weight_threshold=-0.1"),
+        ({"num_weights": -1}, "num_weights=-1, but it counts"),
+        ({"level_sizes": [[2, 3]]}, r"level_sizes=\[\[2, 3\]\] with num_trees=3"),
+        ({"level_sizes": [[2, -3, 1]]}, r"level_sizes=\[\[2, -3, 1\]\]"),
+        ({"level_sizes": [[2, 3.0, 1]]}, r"level_sizes=\[\[2, 3.0, 1\]\]"),
+        ({"level_sizes": [5]}, r"level_sizes=\[5\]"),
     ],
 )
 def test_contradictory_settings_are_refused(settings, message):
@@ -138,8 +146,73 @@ def test_contradictory_settings_are_refused(settings, message):
         BonsaiConfig(num_labels=2, **settings)
 
 
-def test_damaged_trees_are_refused(tree, tmp_path):
-    tree.label_head.columns[3] = 10_000
+def test_settings_of_a_damaged_file_are_refused(tree, tmp_path):
     tree.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="The trees of .* are damaged: columns holds 10000, but there are"):
+    saved = json.loads((tmp_path / "config.json").read_text())
+    for settings in ({"num_weights": "many"}, {"num_weights": 1.5}, {"level_sizes": 5}, {"level_sizes": [[2, None]]}):
+        (tmp_path / "config.json").write_text(json.dumps({**saved, **settings}))
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            type(tree).from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "number"),
+    [("columns", 3, 10_000), ("parents", 1, 1), ("parents", 0, -1), ("label_parents", (1, 0), 99)],
+)
+def test_damaged_trees_are_refused(tree, tmp_path, name, place, number):  # a parent is on an earlier level
+    getattr(tree.label_head, name)[place] = number
+    tree.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=f"The trees of .* are damaged: {name} holds {number}, but "):
         type(tree).from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [VOCAB_SIZE, -1, 3 * VOCAB_SIZE])
+def test_word_ids_outside_of_the_vocabulary_are_refused(tree, wrong):
+    batch = make_batch(tree, [SHORT, [*SHORT[:1], wrong], LONG])
+    with pytest.raises(ValueError, match=f"input_ids holds word id {wrong}, but the ids are 0 … {VOCAB_SIZE - 1}"):
+        tree(**batch)
+    batch["attention_mask"][1, 1] = 0  # what is no word may have any id
+    assert tree(**batch).logits.isfinite().all()
+
+
+def test_of_equal_nodes_those_of_lower_ids_stay_in_the_beam():
+    scores = torch.tensor([[0.0, 0, 0, -1], [-2, -1, -1, -1], [-3, -2, -1, 0], [float("-inf")] * 4])
+    assert linear_tree_head._best(scores, 1).isfinite().tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0] * 4]
+    assert linear_tree_head._best(scores, 2).isfinite().tolist() == [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [0] * 4]
+    assert torch.equal(linear_tree_head._best(scores, 4), scores)
+
+
+@torch.no_grad()
+def test_labels_that_the_beam_does_not_reach_are_no_answers(monkeypatch):
+    tree = next(family for family in LINEAR if family.name == "bonsai").build(beam_width=1, num_trees=1)
+    batch = make_batch(tree, [SHORT, LONG])
+    logits = tree(**batch).logits
+    for chunk in (1_000, 3):
+        monkeypatch.setattr(linear_tree_head, "suitable_block_size", lambda *sizes, chunk=chunk: chunk // 2)
+        found = tree(**batch, top_k=NUM_LABELS)
+        reached = found.top_labels >= 0
+        assert reached.any(dim=1).all() and not reached.all(dim=1).any()
+        assert (found.top_labels[~reached] == -100).all() and (found.top_scores[~reached] == 0).all()
+        expected = logits.sigmoid().gather(1, found.top_labels.clamp(min=0))
+        torch.testing.assert_close(found.top_scores[reached], expected[reached])
+        for row, ids in zip(logits, found.top_labels, strict=True):
+            assert sorted(ids[ids >= 0].tolist()) == (row > -60).nonzero()[:, 0].tolist()
+
+
+def test_an_explanation_holds_nothing_of_the_size_of_the_trees():
+    class Sizes(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(self, operation, types, arguments=(), settings=None):
+            result = operation(*arguments, **(settings or {}))
+            sizes = [part.numel() for part in tree_leaves(result) if isinstance(part, torch.Tensor)]
+            self.largest = max([self.largest, *sizes])
+            return result
+
+    tree = LINEAR[0].build(num_labels=3_000)
+    label_head, batch = tree.label_head, make_batch(tree, [SHORT])
+    expected = tree.token_weights(**batch, label_ids=torch.tensor([[2_999]]))
+    with torch.no_grad(), Sizes() as sizes:
+        found = tree.token_weights(**batch, label_ids=torch.tensor([[2_999]]))
+    read = sum(int(label_head.offsets[word + 1] - label_head.offsets[word]) for word in set(SHORT))
+    assert torch.equal(found, expected) and sizes.largest <= read < len(label_head.weights) / 5

@@ -9,7 +9,9 @@ import torch
 from datasets import Dataset
 
 from hf_xmtc import BonsaiConfig, BonsaiForXMTC, ParabelConfig, ParabelForXMTC
+from hf_xmtc.models import linear_tree_head
 from hf_xmtc.models.linear_tree_head import ABSENT
+from hf_xmtc.models.tf_idf import WordValues
 from hf_xmtc.training import linear_trees
 from hf_xmtc.training.linear_trees import check_omikuji, train_linear_trees
 
@@ -43,6 +45,10 @@ def padded(rows: Dataset) -> dict[str, torch.Tensor]:
     length = max(map(len, rows["input_ids"]))
     ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in rows["input_ids"]])
     return {"input_ids": ids, "attention_mask": (ids != 0).long()}
+
+
+def _pairs(words: WordValues) -> list[tuple[int, float]]:
+    return [(w, v) for w, v in zip(words.words.tolist(), words.values.tolist(), strict=True) if v > 0]
 
 
 @pytest.fixture
@@ -82,11 +88,38 @@ def test_scores_are_those_of_omikuji(kept, family, node_loss, beam_width):
     assert model.config.level_sizes and model.config.num_weights == len(model.label_head.weights) > 0
     for ids, row in zip(rows["input_ids"], scores, strict=True):
         words = model.words(torch.tensor([ids], dtype=torch.long))
-        pairs = [(w, v) for w, v in zip(words.words.tolist(), words.values.tolist(), strict=True) if v > 0]
         expected = np.zeros(NUM_LABELS)
-        for label, score in original.predict(pairs, beam_size=beam_width or 1000, top_k=NUM_LABELS):
+        for label, score in original.predict(_pairs(words), beam_size=beam_width or 1000, top_k=NUM_LABELS):
             expected[label] = score
         assert np.abs(row.numpy() - expected).max() < 1e-5
+
+
+@torch.no_grad()
+def test_a_beam_of_equal_nodes_is_that_of_omikuji_where_no_equal_one_is_left_out(kept, monkeypatch):
+    model, _ = train("parabel", beam_width=4)
+    original, best, left_out = omikuji.Model.load(str(kept)), linear_tree_head._best, []
+
+    def observed(level, k):
+        if level.shape[1] > k:
+            values = level.topk(k + 1, dim=1).values[0]
+            left_out.append(values[k] == values[k - 1])
+        return best(level, k)
+
+    monkeypatch.setattr(linear_tree_head, "_best", observed)
+    compared = equal = 0
+    for ids in filter(None, documents(80, 1)["input_ids"]):
+        left_out.clear()
+        scores = model(torch.tensor([ids])).logits.sigmoid()[0]
+        if any(left_out):
+            equal += 1
+            continue
+        words = model.words(torch.tensor([ids]))
+        expected = np.zeros(NUM_LABELS)
+        for label, score in original.predict(_pairs(words), beam_size=4, top_k=NUM_LABELS):
+            expected[label] = score
+        assert np.abs(scores.numpy() - expected).max() < 1e-5
+        compared += 1
+    assert compared > 10, (compared, equal)
 
 
 @torch.no_grad()
@@ -147,6 +180,13 @@ def test_a_failure_of_omikuji_shows_what_it_said(monkeypatch):
     monkeypatch.setattr(linear_trees, "_omikuji_settings", lambda config: {"n_trees": -1})
     with pytest.raises(RuntimeError, match=r"omikuji could not train the trees \(exit status 1\):[\s\S]*OverflowError"):
         train("bonsai")
+
+
+def test_files_with_the_names_of_libraries_are_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for library in ("json", "omikuji"):
+        (tmp_path / f"{library}.py").write_text("raise SystemExit('a stray file was run')")
+    train("bonsai")
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch):

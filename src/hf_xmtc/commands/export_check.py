@@ -5,6 +5,8 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import torch
 from datasets import Dataset, DatasetDict
@@ -22,6 +24,7 @@ logger = logging.getLogger(__name__)
 NUM_CHECKED = 5
 
 # Runs in a process of its own, where hf_xmtc cannot be imported: what a stranger's machine would do.
+# It is run as a file, because code given as an argument would import what lies in the working directory.
 _REOPEN = """
 import json, sys
 class Block:
@@ -64,14 +67,17 @@ def check_reopens(
     Raises:
         RuntimeError: If the folder does not open, lacks a label, or a score differs by more than ``tolerance``.
     """
-    answer = subprocess.run(
-        [sys.executable, "-c", _REOPEN, os.fspath(folder)],
-        input=json.dumps([texts, labels, as_candidates]),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "WORLD_SIZE": "1"},
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="reopen_") as own_folder:
+        script = Path(own_folder, "reopen.py")
+        script.write_text(_REOPEN, encoding="utf-8")
+        answer = subprocess.run(
+            [sys.executable, str(script), os.fspath(folder)],
+            input=json.dumps([texts, labels, as_candidates]),
+            capture_output=True,
+            text=True,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "WORLD_SIZE": "1"},
+            check=False,
+        )
     lines = [line for line in answer.stdout.splitlines() if line.startswith("SCORES")]
     if answer.returncode or not lines:
         raise RuntimeError(f"The model folder {folder} does not open in a fresh process:\n{answer.stderr[-3000:]}")

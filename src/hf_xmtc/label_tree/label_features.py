@@ -29,13 +29,12 @@ def label_matrix(label_rows: csr_array | Sequence[Sequence[int]], num_labels: in
     else:
         indptr = np.cumsum([0, *map(len, label_rows)])
         ids = np.fromiter(chain.from_iterable(label_rows), dtype=np.int64, count=indptr[-1])
-        wrong = (ids < 0) | (ids >= num_labels)
-        if wrong.any():
-            raise ValueError(
-                f"{wrong.sum()} label ids, such as {ids[wrong][0]}, are none of the {num_labels} labels, which are 0 to {num_labels - 1}. "
-                "Labels that only evaluation data has belong in no tree: give the training texts alone, without padding."
-            )
         labels = csr_array((np.ones(len(ids), dtype=bool), ids, indptr), shape=(len(indptr) - 1, num_labels))
+    if len(wrong := _ids_outside(labels)):
+        raise ValueError(
+            f"{len(wrong)} label ids, such as {wrong[0]}, are none of the {num_labels} labels, which are 0 to {num_labels - 1}. "
+            "Labels that only evaluation data has belong in no tree: give the training texts alone, without padding."
+        )
     labels.sum_duplicates()
     return _with_short_indices(labels)
 
@@ -53,11 +52,18 @@ def label_features(tfidf: csr_array, label_rows: csr_array | Sequence[Sequence[i
         without any text, or whose texts have no word, is empty.
 
     Raises:
-        ValueError: If there is not one row of labels per text, a label id is outside 0 … L - 1, or a number is not finite.
+        ValueError: If there is not one row of labels per text, a label id is outside 0 … L - 1, a word id is outside 0 … V - 1, or a number
+            is not finite.
 
     Source: AttentionXML (You et al., 2019), as Parabel (Prabhu et al., 2018).
     """
-    tfidf = _with_short_indices(csr_array(tfidf))
+    tfidf = csr_array(tfidf)
+    if len(wrong := _ids_outside(tfidf)):
+        raise ValueError(
+            f"{len(wrong)} word ids of the TF-IDF vectors, such as {wrong[0]}, are outside of 0 to {tfidf.shape[1] - 1}. Is their shape "
+            "that of another vocabulary?"
+        )
+    tfidf = _with_short_indices(tfidf)
     labels = label_matrix(label_rows, num_labels)
     if tfidf.shape[0] != labels.shape[0]:
         raise ValueError(
@@ -71,6 +77,11 @@ def label_features(tfidf: csr_array, label_rows: csr_array | Sequence[Sequence[i
     features = csr_array(weights.T.tocsr() @ tfidf)
     features.data *= np.repeat(_reciprocal(_row_lengths(features)), np.diff(features.indptr))
     return features
+
+
+def _ids_outside(matrix: csr_array) -> np.ndarray:
+    """Column indices that the matrix does not have. scipy does not look for them, and writes to where they point."""
+    return matrix.indices[(matrix.indices < 0) | (matrix.indices >= matrix.shape[1])]
 
 
 def _with_short_indices(matrix: csr_array) -> csr_array:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["BonsaiConfig", "LinearTreeConfig", "ParabelConfig"]
 
 NODE_LOSSES = ("squared_hinge", "log")
+DAMAGED = "Training sets it: was config.json changed by hand or damaged? Copy it again from where the model came."
 
 
 class LinearTreeConfig(XMTCConfig):
@@ -27,7 +28,8 @@ class LinearTreeConfig(XMTCConfig):
         node_loss: Loss of a node's classifier, ``squared_hinge`` or ``log``; it also decides how a margin becomes a probability.
         node_cost: Weight C of the loss beside the regularization.
         weight_threshold: Weights that are smaller are left out.
-        beam_width: Nodes of each level and tree whose children are scored; labels below others have score 0. None scores all labels.
+        beam_width: Nodes of each level and tree whose children are scored; labels below others have score 0, and are not among the best
+            (id -100 in their places). None scores all labels.
             omikuji's own search has 10, and leaves out all but the 10 best labels of a node too.
         level_sizes: Nodes of each level and tree between roots and labels. Like ``num_weights`` the outcome of training.
         num_weights: Weights of all nodes and labels.
@@ -51,7 +53,7 @@ class LinearTreeConfig(XMTCConfig):
     num_weights: int = 0
 
     def __post_init__(self, **kwargs: Any):
-        self.level_sizes = [list(sizes) for sizes in self.level_sizes or ()]
+        self.level_sizes = self.level_sizes or []
         super().__post_init__(**kwargs)
 
     @classmethod
@@ -83,11 +85,25 @@ class LinearTreeConfig(XMTCConfig):
             )
         if self.beam_width is not None and self.beam_width < 1:
             raise ValueError(f"beam_width={self.beam_width}; a beam holds at least 1 node. None scores all labels.")
+        if not _is_count(self.num_weights):
+            raise ValueError(f"num_weights={self.num_weights}, but it counts the weights of the trees. {DAMAGED}")
+        if not isinstance(self.level_sizes, list) or not all(map(self._is_level, self.level_sizes)):
+            raise ValueError(
+                f"level_sizes={self.level_sizes!r:.80} with num_trees={self.num_trees}, but it has a list for each level, and there the "
+                f"number of nodes of each tree. {DAMAGED}"
+            )
+
+    def _is_level(self, sizes: Any) -> bool:
+        return isinstance(sizes, list) and len(sizes) == self.num_trees and all(map(_is_count, sizes))
 
     @property
     def activation_elements_per_token(self) -> int:
         """Numbers that scoring keeps per token, roughly; for the estimate of memory."""
         return 0
+
+
+def _is_count(number: Any) -> bool:
+    return type(number) is int and 0 <= number < 2**31  # as many as int32 counts
 
 
 class ParabelConfig(LinearTreeConfig):

@@ -1,5 +1,6 @@
-"""Words of a document as TF-IDF (`TfIdf`), and the scores of all labels by linear trees (`LinearTreeHead`)."""
+"""Scores of all labels by linear trees (`LinearTreeHead`), from the TF-IDF of a document's words."""
 
+import math
 import warnings
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,84 +14,17 @@ from .label_block_loss import LabelMatrix
 from .label_head import BaseLabelHead, loss_divisor
 from .label_scorer import suitable_block_size
 from .label_topk import exact_topk
+from .tf_idf import WordValues
 from .tracing import is_traced
 
-__all__ = ["ABSENT", "LinearTreeHead", "TfIdf", "Trees", "WordValues"]
+__all__ = ["ABSENT", "LinearTreeHead", "Trees"]
 
 # What stands for the scores 0 and 1, so that logits are finite.
 LOWEST, HIGHEST = 1e-30, 1 - 2**-24
+# A logit below this is that of `LOWEST`, in half precision too.
+LOWEST_LOGIT = math.log(2 * LOWEST)
 # The bias of a label that a tree does not have: its probability there is 0.
 ABSENT = -1e4
-
-
-class WordValues(NamedTuple):
-    """The different words of a batch of documents, by document.
-
-    Attributes:
-        documents: Row of the document, (W,).
-        words: Word id, (W,).
-        values: Its TF-IDF, (W,); those of a document have length 1.
-        counts: How often the document has it, (W,).
-        num_documents: Documents B, of which some may have no word.
-    """
-
-    documents: Tensor
-    words: Tensor
-    values: Tensor
-    counts: Tensor
-    num_documents: int
-
-    def to(self, device: str) -> "WordValues":
-        return WordValues(*(part.to(device) for part in self[:4]), self.num_documents)
-
-    def of_documents(self, start: int, stop: int) -> "WordValues":
-        """The words of some documents."""
-        first, last = torch.searchsorted(self.documents, torch.tensor([start, stop], device=self.documents.device)).tolist()
-        documents, words, values, counts = (part[first:last] for part in self[:4])
-        return WordValues(documents - start, words, values, counts, stop - start)
-
-
-class TfIdf(nn.Module):
-    """(1 + ln count) · idf of each word, divided by the length of the document's vector.
-
-    The same as scikit-learn's `TfidfVectorizer` with ``sublinear_tf=True``. A word with idf 0, such as the unknown one, has no effect.
-
-    Args:
-        num_words: Vocabulary V.
-        pad_token_id: Id of the padding token.
-    """
-
-    def __init__(self, num_words: int, pad_token_id: int | None):
-        super().__init__()
-        self.pad_token_id = pad_token_id
-        self.idf = nn.Parameter(torch.ones(num_words))
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """All words count alike."""
-        init.ones_(self.idf)
-
-    def mask(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """True at words, (B, T)."""
-        if attention_mask is not None:
-            return attention_mask.bool()
-        return torch.ones_like(input_ids).bool() if self.pad_token_id is None else input_ids != self.pad_token_id
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> WordValues:
-        """Words of a batch.
-
-        Args:
-            input_ids: Word ids, (B, T).
-            attention_mask: 1 at words, 0 at padding, (B, T); derived from ``pad_token_id`` where it is left out.
-        """
-        num_documents, num_words = input_ids.shape[0], len(self.idf)
-        rows = torch.arange(num_documents, device=input_ids.device)[:, None] * num_words
-        keys, counts = (rows + input_ids)[self.mask(input_ids, attention_mask)].unique(return_counts=True)
-        documents, words = keys // num_words, keys % num_words
-        values = (1 + counts.log()) * self.idf.float()[words]
-        squares = values.new_zeros(num_documents).index_add(0, documents, values.square())
-        lengths = squares.clamp(min=torch.finfo(squares.dtype).tiny).sqrt()
-        return WordValues(documents, words, values / lengths[documents], counts, num_documents)
 
 
 class Trees(NamedTuple):
@@ -173,19 +107,20 @@ class LinearTreeHead(BaseLabelHead):
             ValueError: If they do.
         """
         num_nodes, num_weights = len(self.parents), len(self.weights)
-        places = torch.arange(num_nodes, device=self.parents.device)
+        sizes, device = torch.tensor([*map(sum, self.level_sizes)], dtype=torch.long), self.parents.device
         limits = {
             "columns": len(self.bias),
             "label_parents": num_nodes + 1,
             "offsets": num_weights + 1,
-            "parents": places + 1,
+            "parents": (sizes.cumsum(0) - sizes + 1).repeat_interleave(sizes).to(device),  # of an earlier level
         }
         for name, limit in limits.items():
             wrong = (getattr(self, name) < 0) | (getattr(self, name) >= limit)
             if wrong.any():
                 number = int(getattr(self, name)[wrong][0])
                 raise ValueError(
-                    f"damaged: {name} holds {number}, but there are {num_nodes} nodes and {len(self.bias)} columns"
+                    f"damaged: {name} holds {number}, but there are {num_nodes} nodes, each below one of an earlier level, and "
+                    f"{len(self.bias)} columns"
                 )
         if (self.offsets.diff() < 0).any() or int(self.offsets[-1]) != num_weights:
             raise ValueError(f"damaged: the words do not have {num_weights} weights together")
@@ -205,13 +140,13 @@ class LinearTreeHead(BaseLabelHead):
             return _product(words, bias, self.offsets, self.columns, self.weights.float())
         which, entries = self._entries(words.words)
         places = (words.documents * shape[1])[which] + self.columns[entries]
-        products = self.weights.float()[entries] * words.values[which]
+        products = self.weights[entries].float() * words.values[which]
         return bias.repeat(shape[0]).index_add(0, places, products).view(shape)
 
     def _entries(self, words: Tensor) -> tuple[Tensor, Tensor]:
         """The weights of some words: for each of them its place in ``words``, and in ``weights``."""
-        starts = self.offsets.long()[words]
-        counts = self.offsets.long()[words + 1] - starts
+        starts = self.offsets[words].long()
+        counts = self.offsets[words + 1] - starts
         which = torch.arange(words.shape[0], device=words.device).repeat_interleave(counts)
         within = torch.arange(which.shape[0], device=words.device) - (counts.cumsum(0) - counts)[which]
         return which, starts[which] + within
@@ -270,12 +205,15 @@ class LinearTreeHead(BaseLabelHead):
         reduction: str = "mean",
         cornet: CorNet | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """As in the base class, a chunk of documents at a time, so that the logits of a large batch are never held together."""
+        """As in the base class, a chunk of documents at a time, so that the logits of a large batch are never held together.
+
+        In place of labels that the beam has not reached there are -100 and score 0.
+        """
         chunks = self._chunks(hidden.num_documents)
         if len(chunks) == 1:
             return self._topk_and_loss(hidden, k, labels, reduction, cornet)
         if labels is not None:
-            self._positives(labels, hidden.num_documents)  # refuses what is wrong with all of them
+            self.positives(labels, hidden.num_documents)  # refuses what is wrong with all of them
         parts = []
         for chunk in chunks:
             of_chunk = None if labels is None else labels[slice(*chunk)]
@@ -289,7 +227,11 @@ class LinearTreeHead(BaseLabelHead):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         logits, loss = self.logits_and_loss(hidden, labels, reduction, cornet)
         logits, label_ids = exact_topk(logits, k)
-        return logits.sigmoid(), label_ids, loss
+        scores = logits.sigmoid()
+        if self.beam_width is not None and cornet is None:
+            unreached = logits < LOWEST_LOGIT
+            scores, label_ids = scores.masked_fill(unreached, 0.0), label_ids.masked_fill(unreached, -100)
+        return scores, label_ids, loss
 
     # ---- what speaks for a label -------------------------------------------------------------------------------------------
 
@@ -303,19 +245,26 @@ class LinearTreeHead(BaseLabelHead):
         Returns:
             (S, W).
         """
-        num_nodes, (num_trees, num_labels) = len(self.parents), self.label_parents.shape
-        on_path = self.bias.new_zeros(*label_ids.shape, len(self.bias), dtype=torch.float32)  # (B, S, N + T · L)
-        for tree in range(num_trees):
-            on_path.scatter_(2, (num_nodes + tree * num_labels + label_ids)[:, :, None], 1 / num_trees)
-            nodes = self.label_parents[tree].long()[label_ids]
-            for _ in self.level_sizes:
-                column = (nodes - 1).clamp(min=0)[:, :, None]
-                on_path.scatter_add_(2, column, (nodes > 0).float()[:, :, None] / num_trees)
-                nodes = torch.where(nodes > 0, self.parents.long()[column[:, :, 0]], 0) if num_nodes else nodes
+        paths = self._path_columns(label_ids)
+        columns, places = paths.unique(return_inverse=True)
+        on_path = self.bias.new_zeros(*label_ids.shape, len(columns), dtype=torch.float32)  # (B, S, columns)
+        on_path.scatter_(2, places, 1 / len(self.label_parents))
         which, entries = self._entries(words.words)
-        products = self.weights.float()[entries] * words.values[which]
-        shares = on_path[words.documents[which], :, self.columns.long()[entries]]  # (E, S)
+        kept = torch.isin(self.columns[entries], columns)
+        which, entries = which[kept], entries[kept]
+        products = self.weights[entries].float() * words.values[which]
+        shares = on_path[words.documents[which], :, torch.searchsorted(columns, self.columns[entries].long())]  # (E, S)
         return on_path.new_zeros(len(words.words), label_ids.shape[1]).index_add(0, which, products[:, None] * shares).t()
+
+    def _path_columns(self, label_ids: Tensor) -> Tensor:
+        """Columns of some labels (B, S) and of the nodes above them, of all trees, (B, S, P); -1 at roots."""
+        num_nodes, (num_trees, num_labels) = len(self.parents), self.label_parents.shape
+        trees = torch.arange(num_trees, device=label_ids.device)[:, None, None]
+        paths, nodes = [num_nodes + trees * num_labels + label_ids], self.label_parents[:, label_ids].long()  # (T, B, S)
+        for _ in self.level_sizes if num_nodes else ():
+            paths.append(nodes - 1)
+            nodes = self.parents[(nodes - 1).clamp(min=0)].long().masked_fill(nodes == 0, 0)
+        return torch.cat(paths).permute(1, 2, 0)
 
     # ---- the label space -------------------------------------------------------------------------------------------------
 
@@ -375,8 +324,8 @@ def _be_silent_about_csr() -> None:
 
 
 def _best(log_probabilities: Tensor, k: int) -> Tensor:
-    """The k best of each row, and minus infinity elsewhere."""
+    """The k best of each row, equal ones going to the lower id, and minus infinity elsewhere."""
     if log_probabilities.shape[1] <= k:
         return log_probabilities
-    last = log_probabilities.topk(k, dim=1).values[:, -1:]
-    return log_probabilities.masked_fill(log_probabilities < last, float("-inf"))
+    values, ids = exact_topk(log_probabilities, k)
+    return torch.full_like(log_probabilities, float("-inf")).scatter(1, ids, values)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_linear_tree import BonsaiConfig, LinearTreeConfig, ParabelConfig
-from .linear_tree_head import LinearTreeHead, TfIdf, Trees
+from .linear_tree_head import LinearTreeHead, Trees
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
+from .tf_idf import TfIdf
 from .word_encoders import check_word_tokenizer
 
 __all__ = ["BonsaiForXMTC", "LinearTreeModel", "ParabelForXMTC"]

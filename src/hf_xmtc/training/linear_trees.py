@@ -16,8 +16,9 @@ import torch
 from datasets import Dataset
 
 from hf_xmtc.file_checks import read_json_object
-from hf_xmtc.models.linear_tree_head import ABSENT, Trees, WordValues
+from hf_xmtc.models.linear_tree_head import ABSENT, Trees
 from hf_xmtc.models.modeling_linear_tree import LinearTreeModel
+from hf_xmtc.models.tf_idf import WordValues
 
 __all__ = ["check_omikuji", "read_trees", "train_linear_trees"]
 
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 BATCH_SIZE = 1_000
 
 # Runs in a process of its own, because omikuji writes its progress over this one's output, cannot be interrupted, and aborts on errors.
+# It is run as a file, because code given as an argument would import what lies in the working directory.
 _TRAIN = """
 import json, sys, omikuji
 data, folder, settings, threads = sys.argv[1:]
@@ -72,7 +74,8 @@ def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Col
     started = time.monotonic()
     _count_words(model, dataset, unread_ids)
     with tempfile.TemporaryDirectory(prefix="linear_trees_") as folder:
-        data, trained = Path(folder, "data.txt"), Path(folder, "trees")
+        data, trained, script = Path(folder, "data.txt"), Path(folder, "trees"), Path(folder, "train_trees.py")
+        script.write_text(_TRAIN, encoding="utf-8")
         num_documents = _write_data(model, dataset, data)
         if not num_documents:
             raise ValueError(
@@ -85,7 +88,7 @@ def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Col
             )
         arguments = [str(data), str(trained), json.dumps(_omikuji_settings(model.config)), str(torch.get_num_threads())]
         run = subprocess.run(
-            [sys.executable, "-c", _TRAIN, *arguments], capture_output=True, text=True, errors="replace", check=False
+            [sys.executable, str(script), *arguments], capture_output=True, text=True, errors="replace", check=False
         )
         if run.returncode:
             raise RuntimeError(
