@@ -302,7 +302,7 @@ def _save(
     model.save_pretrained(output)
     parts = {}
     for name, folder in zip(names, folders, strict=True):
-        parts[name] = {key: value for key, value in model.config.parts[name].items() if key != "files"}
+        parts[name] = model.config.parts[name]
         for file in (RECIPE_FILE, METRICS_FILE):
             if (folder / file).is_file():
                 shutil.copy(folder / file, output / PARTS_FOLDER / name / file)
