@@ -45,7 +45,7 @@ class StoredPredictions:
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it cannot be read, lacks a column, or holds a score outside 0 … 1.
+            ValueError: If it cannot be read, lacks a column, holds a score outside 0 … 1, or more labels than scores or fewer.
         """
         path = Path(path)
         try:
@@ -68,9 +68,17 @@ class StoredPredictions:
                 f"{path} holds the score {wrong:g}, but scores lie between 0 and 1. Are these logits? Take their sigmoid."
             )
         columns = {name: _combined(table[name]) for name in ("labels", "scores", "gold") if name in table.column_names}
+        documents = table["id" if has_ids else "row"].to_pylist()
+        num_labels, num_scores = _sizes(columns["labels"]), _sizes(columns["scores"])
+        if (num_labels != num_scores).any():
+            place = int((num_labels != num_scores).argmax())
+            raise ValueError(
+                f"{path}: {'id' if has_ids else 'row'} {documents[place]} has {num_labels[place]} labels and {num_scores[place]} scores, but "
+                "each label needs one score. Was the file changed by hand? Predict again."
+            )
         return cls(
             path=path,
-            documents=table["id" if has_ids else "row"].to_pylist(),
+            documents=documents,
             has_ids=has_ids,
             top_labels=_padded(_label_ids(columns["labels"], ids), columns["labels"], -100),
             top_scores=_padded(_flat(columns["scores"]), columns["scores"], 0.0),
@@ -154,9 +162,13 @@ def _label_ids(lists: pa.Array, ids: dict[str, int]) -> np.ndarray:
     return known[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
+def _sizes(lists: pa.Array) -> np.ndarray:
+    return lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
 def _padded(values: np.ndarray, lists: pa.Array, filler: float) -> np.ndarray:
     """Flat values as rows of equal length."""
-    sizes = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    sizes = _sizes(lists)
     rows = np.repeat(np.arange(len(sizes)), sizes)
     found = np.full((len(sizes), int(sizes.max(initial=0))), filler, dtype=np.int64 if filler == -100 else np.float32)
     found[rows, np.arange(len(rows)) - (sizes.cumsum() - sizes)[rows]] = values
