@@ -242,6 +242,9 @@ def test_files_without_true_labels_are_combined_by_names_of_labels(tmp_path):
         ('{"row": 0, "labels": ["a"], "scores": [-2.5]}', "holds the score -2.5, but scores lie between 0 and 1"),
         ('{"row": 0, "labels": ["a"]}', "has the columns row, labels and lacks scores"),
         ('{"row": 7, "labels": ["a", "b"], "scores": [0.5]}', "row 7 has 2 labels and 1 scores"),
+        ('{"row": 0, "labels": ["a", null], "scores": [0.5, 0.4]}', "labels has null in a list"),
+        ('{"row": 0, "labels": ["a"], "scores": [null]}', "scores has null in a list"),
+        ('{"row": 0, "labels": "a", "scores": 0.5}', "labels holds string, but needs a list for each document"),
         ('{"row": 0, "labels": ["a"', "is no readable parquet or JSON lines file"),
     ],
 )

@@ -156,7 +156,9 @@ def ensemble_files(
         FileExistsError: If the output is not empty.
         ValueError: If the files are of different documents, or ``tuned`` is asked for without files to tune on or their true labels.
     """
-    said = "" if method or tune_on else "The method is consensus, because there is no --tune_on.\n"
+    note = (
+        "" if method or tune_on else "The method is consensus, because there is no --tune_on with validation predictions.\n"
+    )
     method = method_for_files(files, tune_on, method)
     output, ids = _empty_folder(output_dir), {}
     parts = _read_files(files, ids)
@@ -186,7 +188,7 @@ def ensemble_files(
         columns["gold"] = [labels[row[row >= 0]].tolist() for row in gold]
     pq.write_table(pa.table(columns), output / "predictions.parquet", compression="zstd")
     write_json(output / METRICS_FILE, metrics)
-    return f"{said}{_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
+    return f"{note}{_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
 
 
 def _read_files(files: Sequence[str | Path], ids: dict[str, int]) -> list[StoredPredictions]:
