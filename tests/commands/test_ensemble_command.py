@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from transformers import pipeline
 
 from hf_xmtc.cli import main as cli
 from hf_xmtc.commands import ensemble, export_check
-from hf_xmtc.commands.ensemble import ensemble_folders
+from hf_xmtc.commands.ensemble import ensemble_files, ensemble_folders
 from hf_xmtc.commands.predict import PredictArguments, predict_file
 from hf_xmtc.hub import check_model_folder
 
@@ -98,12 +99,126 @@ def test_prediction_files_become_one(parts, tmp_path, capsys):
         assert dict(zip(row["labels"], row["scores"], strict=True)) == pytest.approx(expected, abs=1e-6)
         assert set(row["gold"]) == set(first["gold"])
     metrics = json.loads((tmp_path / "e" / "metrics.json").read_text())
-    assert list(metrics["comparison"]["documents"]) == ["test", "test-2", "consensus", "mean_score", "mean_rank"]
+    assert list(metrics["comparison"]["documents"]) == ["bert", "cnn", "mean_score"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["x/bonsai-2", "y/bonsai", "z/bonsai"], ["bonsai-2", "bonsai", "bonsai-3"]),
+        (["x/a", "y/A", "z/a", "z/a-2"], ["a", "A-2", "a-3", "a-2-2"]),  # which some file systems do not tell apart
+        (["x/consensus", "y/tuned", "z/..."], ["consensus-2", "tuned-2", "part"]),  # rows of the comparison have these names
+    ],
+)
+def test_names_of_parts_are_distinct(paths, names):
+    assert ensemble._part_names([Path(path) for path in paths]) == names
+
+
+def test_folders_with_like_names_are_all_combined(parts, tmp_path, unopened):
+    folders = [copy_of(part, tmp_path / name) for part, name in zip(parts, ("x/bonsai-2", "y/bonsai"), strict=True)]
+    ensemble_folders(folders, tmp_path / "e", "consensus")
+    config = json.loads((tmp_path / "e" / "config.json").read_text())
+    assert {name: part["model_type"] for name, part in config["parts"].items()} == {
+        "bonsai-2": "bertxml",
+        "bonsai": "xmlcnn",
+    }
+
+
+def test_a_folder_that_lacks_a_part_is_not_finished(parts, tmp_path, unopened, monkeypatch):
+    save = ensemble._save
+
+    def lose_a_part(model, output, *settings):
+        save(model, output, *settings)
+        shutil.rmtree(output / "parts" / "cnn")
+
+    monkeypatch.setattr(ensemble, "_save", lose_a_part)
+    with pytest.raises(RuntimeError, match="2 model folders were given, but .* has 1 part"):
+        ensemble_folders(parts, tmp_path / "e", "consensus")
+    assert not (tmp_path / "e" / "metrics.json").exists()
 
 
 def write_rows(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
+
+
+def rows_with_gold(rng, num_documents):
+    """Random rankings of 20 labels, and true labels that have nothing to do with them."""
+    rows = []
+    for row in range(num_documents):
+        labels, scores = [f"l{i}" for i in rng.permutation(20)[:10]], np.sort(rng.random(10))[::-1]
+        rows.append(
+            {"row": row, "labels": labels, "scores": scores.tolist(), "gold": [f"l{i}" for i in rng.permutation(20)[:3]]}
+        )
+    return rows
+
+
+def noise_files(folder):
+    """Prediction files of two parts of noise for validation and test documents."""
+    rng, files = np.random.default_rng(0), {}
+    for split in ("validation", "test"):
+        rows = rows_with_gold(rng, 40)
+        other = [{**row, "labels": own["labels"]} for row, own in zip(rows, rows_with_gold(rng, 40), strict=True)]
+        for part, content in (("a", rows), ("b", other)):
+            path = folder / part / "predictions" / f"{split}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files[part, split] = write_rows(path, content)
+    return ([files[part, split] for part in "ab"] for split in ("validation", "test"))
+
+
+def test_prediction_files_are_tuned_on_other_documents(tmp_path, capsys):
+    validation, test = noise_files(tmp_path)
+    cli(
+        [
+            "ensemble",
+            "--predictions",
+            *test,
+            "--tune_on",
+            *validation,
+            "--output_dir",
+            str(tmp_path / "e"),
+            "--num_trials",
+            "30",
+        ]
+    )
+    assert "consensus, because" not in capsys.readouterr().out
+    metrics = json.loads((tmp_path / "e" / "metrics.json").read_text())
+    assert metrics["method"] == "tuned" and metrics["tuned_on"] == dict(zip("ab", validation, strict=True))
+    assert metrics["metric"] == "nDCG@5" and metrics["num_trials"] == 30 and set(metrics["weights"]) == {"a", "b"}
+    assert list(metrics["comparison"]["documents"]) == ["a", "b", "tuned"]
+    tuned_on = metrics["comparison"]["tuned_on"]
+    assert tuned_on["tuned"]["nDCG@5"] >= max(tuned_on[name]["nDCG@5"] for name in ("a", "b", "mean_score"))
+    # The true labels of the documents change nothing of how they are ranked.
+    rows = pq.read_table(tmp_path / "e" / "predictions.parquet").to_pylist()
+    for path in map(Path, test):
+        path.write_text(
+            "".join(json.dumps({**json.loads(line), "gold": ["l1"]}) + "\n" for line in path.read_text().splitlines())
+        )
+    ensemble_files(test, tmp_path / "f", "tuned", validation, num_trials=30)
+    again = pq.read_table(tmp_path / "f" / "predictions.parquet").to_pylist()
+    assert [row["labels"] for row in again] == [row["labels"] for row in rows]
+
+
+def test_prediction_files_without_files_to_tune_on_give_the_consensus(tmp_path, capsys):
+    _, test = noise_files(tmp_path)
+    cli(["ensemble", "--predictions", *test, "--output_dir", str(tmp_path / "e")])
+    assert "consensus, because there is no --tune_on" in capsys.readouterr().out
+    metrics = json.loads((tmp_path / "e" / "metrics.json").read_text())
+    assert metrics["method"] == "consensus" and "tuned_on" not in metrics and "weights" not in metrics
+    assert list(metrics["comparison"]["documents"]) == ["a", "b", "consensus"]
+
+
+def test_files_to_tune_on_need_true_labels_and_the_same_documents(tmp_path):
+    validation, test = noise_files(tmp_path)
+    first, *others = [json.loads(line) for line in Path(validation[1]).read_text().splitlines()]
+    with pytest.raises(ValueError, match="method tuned.* 0 files to tune on.*--tune_on .*--method consensus"):
+        ensemble_files(test, tmp_path / "e1", "tuned")
+    fewer = write_rows(tmp_path / "fewer.jsonl", others)
+    with pytest.raises(ValueError, match="have 40 and 39 documents"):
+        ensemble_files(test, tmp_path / "e2", "tuned", [validation[0], fewer])
+    bare = write_rows(tmp_path / "bare.jsonl", [{key: first[key] for key in ("row", "labels", "scores")}])
+    with pytest.raises(ValueError, match="bare.jsonl has no column gold with the true labels to tune on"):
+        ensemble_files(test, tmp_path / "e3", "tuned", [bare, bare])
 
 
 def test_files_without_true_labels_are_combined_by_names_of_labels(tmp_path):
@@ -116,8 +231,6 @@ def test_files_without_true_labels_are_combined_by_names_of_labels(tmp_path):
     cli(["ensemble", "--predictions", again, other, "--output_dir", str(tmp_path / "again"), "--method", "consensus"])
     (row,) = pq.read_table(tmp_path / "e" / "predictions.parquet").to_pylist()
     assert row["id"] == "x" and row["labels"] == ["a", "b"] and row["scores"] == pytest.approx([0.75, 0.6])
-    with pytest.raises(SystemExit, match="has no column gold with the true labels to tune on"):
-        cli(["ensemble", "--predictions", one, other, "--output_dir", str(tmp_path / "f")])
     (tmp_path / "third.jsonl").write_text(json.dumps({"row": 0, "id": "y", "labels": ["a"], "scores": [0.5]}) + "\n")
     with pytest.raises(SystemExit, match="the documents 'x' and 'y' in place 0, but only predictions of the same documents"):
         cli(["ensemble", "--predictions", one, str(tmp_path / "third.jsonl"), "--output_dir", str(tmp_path / "g")])
@@ -128,6 +241,10 @@ def test_files_without_true_labels_are_combined_by_names_of_labels(tmp_path):
     [
         ('{"row": 0, "labels": ["a"], "scores": [-2.5]}', "holds the score -2.5, but scores lie between 0 and 1"),
         ('{"row": 0, "labels": ["a"]}', "has the columns row, labels and lacks scores"),
+        ('{"row": 7, "labels": ["a", "b"], "scores": [0.5]}', "row 7 has 2 labels and 1 scores"),
+        ('{"row": 0, "labels": ["a", null], "scores": [0.5, 0.4]}', "labels has null in a list"),
+        ('{"row": 0, "labels": ["a"], "scores": [null]}', "scores has null in a list"),
+        ('{"row": 0, "labels": "a", "scores": 0.5}', "labels holds string, but needs a list for each document"),
         ('{"row": 0, "labels": ["a"', "is no readable parquet or JSON lines file"),
     ],
 )
@@ -193,6 +310,14 @@ def test_folders_of_older_versions_have_no_psp(parts, tmp_path, unopened, caplog
         ([], "give either model folders or --predictions"),
         (["a"], "at least two"),
         (["a", "--predictions", "b"], "give either"),
+        (
+            ["--predictions", "a", "b", "--method", "tuned"],
+            "--method tuned was given 2 --predictions and 0 files to tune on",
+        ),
+        (["--predictions", "a", "b", "--tune_on", "c"], "2 --predictions and 1 files to tune on"),
+        (["--predictions", "a", "b", "--tune_on", "c", "./b"], "b is among both --predictions and --tune_on"),
+        (["--predictions", "a", "b", "--tune_on", "c", "d", "--method", "mean_rank"], "--method mean_rank is not tuned"),
+        (["a", "b", "--tune_on", "c", "d"], "--tune_on is for --predictions"),
         (["a", "b", "--num_trials", "-1"], "must be at least 0"),
         (["a", "b", "--method", "vote"], "invalid choice: 'vote'"),
     ],

@@ -71,11 +71,15 @@ def test_a_linked_parts_folder_is_not_followed(ensemble_folder, tmp_path):
     assert "parts/cnn is missing" in "\n".join(report.problems) and not any("cnn/" in name for name in report.files)
 
 
-def test_it_opens_from_the_hub_as_from_the_folder(ensemble_folder, hub, push, run_client):
+def test_it_opens_from_the_hub_as_from_the_folder(ensemble_folder, hub, push, run_client, tmp_path):
     listed = push(ensemble_folder, "me/together", "--dry_run")
     assert "parts/bert/model.safetensors" in listed
     push(ensemble_folder, "me/together")
     answer = run_client(OPEN_AND_ANSWER, "me/together").stdout
     local = run_client(OPEN_AND_ANSWER, ensemble_folder, cache="other").stdout
-    found, expected = (json.loads(text[text.index("ANSWER") + 6 :]) for text in (answer, local))
-    assert found[1] == expected[1]
+    offline = run_client(OPEN_AND_ANSWER, "me/together", HF_HUB_OFFLINE="1").stdout
+    found, expected, kept = (json.loads(text[text.index("ANSWER") + 6 :]) for text in (answer, local, offline))
+    assert found[1] == expected[1] == kept[1]
+    (root,) = (tmp_path / "cache").glob("hub/models--me--together/snapshots/*")
+    names = [path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()]
+    assert "parts/cnn/labels.json" in names and "metrics.json" not in names

@@ -91,6 +91,20 @@ def test_weights_and_exponents_are_saved(folders, tmp_path):
     assert not (tmp_path / "model.safetensors").exists() and (tmp_path / "parts" / "bert" / "model.safetensors").exists()
 
 
+def test_config_json_is_short(folders, tmp_path):
+    three = {**folders, "other": folders["cnn"]}
+    small_ensemble(three, method="weighted", weights=[0.2, 0.3, 0.5], exponents=[2.0, 0.5, 1.0]).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["parts"]["other"] == {"model_type": "xmlcnn", "weight": 0.5, "exponent": 1.0}
+    assert (tmp_path / "config.json").stat().st_size < 1000 + 100 * len(three)
+
+
+def test_no_text_has_an_empty_ranking(folders):
+    output = small_ensemble(folders)([])
+    assert output.top_labels.shape == output.top_scores.shape == (0, 0) and output.is_cut.shape == (0,)
+    assert output.top_labels.dtype == torch.long and output.is_cut.dtype == torch.bool
+
+
 def test_a_process_without_the_package_opens_and_saves_it(saved, tmp_path):
     here = Path(__file__).resolve().parents[1] / "hub"
     answer = subprocess.run(
@@ -160,7 +174,9 @@ def test_parts_that_need_more_than_texts_are_refused(folders, tmp_path):
         ({"method": "best"}, "method='best' is none of"),
         ({"depth": 0}, "depth=0, but at least 1"),
         ({"parts": {"../other": {}}}, "named as a folder"),
-        ({"parts": {"a": {"files": ["../../secret"]}}}, "named as a folder"),
+        ({"parts": {"a/../../other": {}}}, "named as a folder"),
+        ({"parts": {"*": {}}}, "named as a folder"),
+        ({"parts": {"a": ["config.json"]}}, "named as a folder"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, message):

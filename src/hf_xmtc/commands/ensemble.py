@@ -4,7 +4,7 @@ import logging
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from hf_xmtc.ensemble import Combination, metric_function, tune
+from hf_xmtc.ensemble import METHODS, Combination, metric_function, tune
 from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.hub import card_from_folder
 from hf_xmtc.metrics import best_threshold, inverse_propensity
@@ -21,7 +21,7 @@ from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER, EnsembleForXMTC
 
 from .ensemble_comparison import Comparison, overlap
-from .ensemble_options import check_options, option_parser
+from .ensemble_options import check_options, method_for_files, option_parser
 from .export_check import check_reopens
 from .frequency_report import frequency_report
 from .json_files import write_json
@@ -70,8 +70,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     tuning = {"metric": options.metric, "num_trials": options.num_trials, "seed": options.seed}
     try:
         metric_function(options.metric, [])
-        make, inputs = (ensemble_files, options.predictions) if options.predictions else (ensemble_folders, options.models)
-        print(make(inputs, options.output_dir, options.method, **tuning))
+        if options.predictions:
+            print(ensemble_files(options.predictions, options.output_dir, options.method, options.tune_on, **tuning))
+        else:
+            print(ensemble_folders(options.models, options.output_dir, options.method or "tuned", **tuning))
     except (ImportError, OSError, ValueError) as error:
         # What the user can mend is said in one paragraph; everything else keeps its traceback.
         raise SystemExit(f"{type(error).__name__}: {error}") from error
@@ -126,49 +128,59 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
     _save(model, output, folders, part_names, recipe, chosen, method, tuning, "validation" in splits)
     card = card_from_folder(output, metrics=metrics)
     (output / "README.md").write_text(str(card), encoding="utf-8")
-    _check_reopens(model, output, names)
+    _check_reopens(model, output, names, len(folders))
     write_json(output / METRICS_FILE, metrics)  # last, because it marks the folder as finished
     return f"{_summary(metrics)}\nThe ensemble of {', '.join(part_names)} is in {output}."
 
 
-def ensemble_files(files: Sequence[str | Path], output_dir: str | Path, method: str = "tuned", **tuning: Any) -> str:
+def ensemble_files(
+    files: Sequence[str | Path],
+    output_dir: str | Path,
+    method: str | None = None,
+    tune_on: Sequence[str | Path] = (),
+    **tuning: Any,
+) -> str:
     """Combine prediction files of the same documents into ``predictions.parquet``, by the labels' names.
 
     Args:
         files: Files of `hf-xmtc predict`, or those in a model folder's ``predictions/``, which also hold the true labels (``gold``).
         output_dir: As for `ensemble_folders`.
-        method: Likewise; ``tuned`` needs the true labels, and is tuned on these documents.
-        tuning: Likewise.
+        method: Likewise; by default ``tuned`` where there is something to tune on, else ``consensus``.
+        tune_on: The same models' files of validation documents with their true labels, in the same order.
+        tuning: As for `ensemble_folders`.
 
     Returns:
         A summary in a few lines.
 
     Raises:
         FileExistsError: If the output is not empty.
-        ValueError: If the files are of different documents, or ``tuned`` is asked for without true labels.
+        ValueError: If the files are of different documents, or ``tuned`` is asked for without files to tune on or their true labels.
     """
+    note = (
+        "" if method or tune_on else "The method is consensus, because there is no --tune_on with validation predictions.\n"
+    )
+    method = method_for_files(files, tune_on, method)
     output, ids = _empty_folder(output_dir), {}
-    parts = [StoredPredictions.read(file, ids) for file in files]
-    check_same_documents(parts)
-    gold = next((part.gold for part in parts if part.gold is not None), None)
-    parts[0].gold = gold
-    if method == "tuned" and gold is None:
-        raise ValueError(
-            f"{files[0]} has no column gold with the true labels to tune on. Choose --method consensus, mean_score or mean_rank."
-        )
-    names, rankings = _part_names([Path(file).with_suffix("") for file in files]), [part.ranking for part in parts]
-    chosen = tune(rankings, gold, **tuning) if method == "tuned" else Combination(method)
-    metrics: dict[str, Any] = {"method": method, "parts": {name: str(file) for name, file in zip(names, files, strict=True)}}
-    if chosen.weights:
-        metrics |= {
-            "weights": dict(zip(names, chosen.weights, strict=True)),
-            "exponents": dict(zip(names, chosen.exponents, strict=True)),
-        }
-    if gold is not None:
-        metrics["comparison"] = {"documents": Comparison(names).table(parts, chosen)}
+    parts = _read_files(files, ids)
+    gold, names = parts[0].gold, _part_names([_named_path(Path(file)) for file in files])
+    comparison, chosen = Comparison(names), Combination(method)
+    metrics: dict[str, Any] = {"method": method, "parts": _by_name(names, map(str, files)), "comparison": {}}
+    if method == "tuned":
+        validation = _read_files(tune_on, ids)
+        if validation[0].gold is None:
+            raise ValueError(
+                f"{tune_on[0]} has no column gold with the true labels to tune on. Give --tune_on the files in a model folder's predictions/, "
+                "which have it, or choose --method consensus."
+            )
+        chosen = tune([part.ranking for part in validation], validation[0].gold, **tuning)
+        metrics |= {"tuned_on": _by_name(names, map(str, tune_on)), **tuning}
+        metrics |= {"weights": _by_name(names, chosen.weights), "exponents": _by_name(names, chosen.exponents)}
+        metrics["comparison"]["tuned_on"] = comparison.table(validation, chosen)
+    if gold is not None:  # what is compared here is not what a choice may rest on
+        metrics["comparison"]["documents"] = comparison.table(parts, chosen, others=False)
     metrics["overlap"] = overlap(names, parts, None)
+    top_labels, top_scores = chosen([part.ranking for part in parts], max(part.top_labels.shape[1] for part in parts))
     labels = np.asarray(list(ids), dtype=object)
-    top_labels, top_scores = chosen(rankings, max(part.top_labels.shape[1] for part in parts))
     columns = {"id" if parts[0].has_ids else "row": parts[0].documents}
     columns["labels"] = [labels[row[row >= 0]].tolist() for row in top_labels]
     columns["scores"] = [scores[row >= 0].tolist() for row, scores in zip(top_labels, top_scores, strict=True)]
@@ -176,7 +188,25 @@ def ensemble_files(files: Sequence[str | Path], output_dir: str | Path, method: 
         columns["gold"] = [labels[row[row >= 0]].tolist() for row in gold]
     pq.write_table(pa.table(columns), output / "predictions.parquet", compression="zstd")
     write_json(output / METRICS_FILE, metrics)
-    return f"{_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
+    return f"{note}{_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
+
+
+def _read_files(files: Sequence[str | Path], ids: dict[str, int]) -> list[StoredPredictions]:
+    """Prediction files of the same documents; the first gets the true labels that any of them has."""
+    parts = [StoredPredictions.read(file, ids) for file in files]
+    check_same_documents(parts)
+    parts[0].gold = next((part.gold for part in parts if part.gold is not None), None)
+    return parts
+
+
+def _named_path(file: Path) -> Path:
+    """The path whose name names a part: the model folder of a file in ``predictions/``, else the file."""
+    folder = file.absolute().parent
+    return folder.parent if folder.name == "predictions" else file.with_suffix("")
+
+
+def _by_name(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
+    return dict(zip(names, values, strict=True))
 
 
 def _empty_folder(path: str | Path) -> Path:
@@ -188,12 +218,17 @@ def _empty_folder(path: str | Path) -> Path:
 
 
 def _part_names(paths: Sequence[Path]) -> list[str]:
-    """Names of folders, made distinct."""
+    """Names of folders, made distinct from each other, in upper and lower case alike, and from methods, which stand in the same tables."""
     names: list[str] = []
+    taken = {"tuned", *METHODS}
     for path in paths:
-        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", path.resolve().name).strip(".-") or "part"
-        taken = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", other) is not None for other in names)
-        names.append(f"{name}-{taken + 1}" if taken else name)
+        name = candidate = re.sub(r"[^A-Za-z0-9_.-]+", "-", path.resolve().name).strip(".-") or "part"
+        number = 1
+        while candidate.lower() in taken:
+            number += 1
+            candidate = f"{name}-{number}"
+        taken.add(candidate.lower())
+        names.append(candidate)
     return names
 
 
@@ -254,6 +289,7 @@ def _known_gold(gold: np.ndarray, num_labels: int | None) -> np.ndarray:
 
 def _build(folders: Sequence[Path], names: Sequence[str], chosen: Combination, depth: int) -> EnsembleForXMTC:
     parts = {name: open_model(str(folder)) for name, folder in zip(names, folders, strict=True)}
+    assert len(parts) == len(folders), f"two of {len(folders)} parts have one name: {names}"
     return EnsembleForXMTC.from_parts(parts, chosen.method, chosen.weights, chosen.exponents, depth)
 
 
@@ -300,22 +336,27 @@ def _save(
 ) -> None:
     """Write the model with its parts, and where they are from."""
     model.save_pretrained(output)
-    parts = {}
     for name, folder in zip(names, folders, strict=True):
-        parts[name] = {key: value for key, value in model.config.parts[name].items() if key != "files"}
         for file in (RECIPE_FILE, METRICS_FILE):
             if (folder / file).is_file():
                 shutil.copy(folder / file, output / PARTS_FOLDER / name / file)
     if (folders[0] / LABEL_COUNTS).is_file():
         shutil.copy(folders[0] / LABEL_COUNTS, output / LABEL_COUNTS)
-    settings = {"method": method, **(tuning if method == "tuned" else {}), "depth": model.config.depth, "parts": parts}
+    settings = {"method": method, **(tuning if method == "tuned" else {}), "depth": model.config.depth}
+    settings["parts"] = model.config.parts
     facts = {key: recipe[key] for key in _OF_DATA if key in recipe}
     thresholds = {"tune_threshold": "global"} if has_validation else {}
     write_json(output / RECIPE_FILE, {"model_family": "ensemble", **settings, **thresholds, **facts})
 
 
-def _check_reopens(model: EnsembleForXMTC, output: Path, names: LabelNames) -> None:
-    """Open the folder in a fresh process; the texts are names of labels, for those of the data are not here."""
+def _check_reopens(model: EnsembleForXMTC, output: Path, names: LabelNames, num_parts: int) -> None:
+    """Count the folder's parts and open it in a fresh process; the texts are names of labels, for those of the data are not here."""
+    saved = sorted(path.parent.name for path in output.glob(f"{PARTS_FOLDER}/*/config.json"))
+    if len(saved) != num_parts:
+        raise RuntimeError(
+            f"{num_parts} model folders were given, but {output} has {len(saved)} parts ({', '.join(saved)}). Combine the models anew, into a "
+            "new folder."
+        )
     texts = [names.name_of(label_id) for label_id in range(min(5, len(names)))]
     with torch.inference_mode():
         found = model(texts)

@@ -45,7 +45,8 @@ class StoredPredictions:
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it cannot be read, lacks a column, or holds a score outside 0 … 1.
+            ValueError: If it cannot be read, lacks a column of lists, holds null or a score outside 0 … 1, or more labels than scores or
+                fewer.
         """
         path = Path(path)
         try:
@@ -61,16 +62,26 @@ class StoredPredictions:
                 f"{path} has the columns {', '.join(table.column_names)} and lacks {', '.join(missing)}. Give a file that hf-xmtc predict or "
                 "hf-xmtc train wrote."
             )
-        scores = _flat(_combined(table["scores"])).astype(np.float64)
+        columns = {
+            name: _lists(path, name, table[name]) for name in ("labels", "scores", "gold") if name in table.column_names
+        }
+        scores = _flat(columns["scores"]).astype(np.float64)
         if not np.all((scores >= 0) & (scores <= 1)):
             wrong = scores[~((scores >= 0) & (scores <= 1))][0]
             raise ValueError(
                 f"{path} holds the score {wrong:g}, but scores lie between 0 and 1. Are these logits? Take their sigmoid."
             )
-        columns = {name: _combined(table[name]) for name in ("labels", "scores", "gold") if name in table.column_names}
+        documents = table["id" if has_ids else "row"].to_pylist()
+        num_labels, num_scores = _sizes(columns["labels"]), _sizes(columns["scores"])
+        if (num_labels != num_scores).any():
+            place = int((num_labels != num_scores).argmax())
+            raise ValueError(
+                f"{path}: {'id' if has_ids else 'row'} {documents[place]} has {num_labels[place]} labels and {num_scores[place]} scores, but "
+                "each label needs one score. Was the file changed by hand? Predict again."
+            )
         return cls(
             path=path,
-            documents=table["id" if has_ids else "row"].to_pylist(),
+            documents=documents,
             has_ids=has_ids,
             top_labels=_padded(_label_ids(columns["labels"], ids), columns["labels"], -100),
             top_scores=_padded(_flat(columns["scores"]), columns["scores"], 0.0),
@@ -137,9 +148,18 @@ def read_label_counts(folder: Path) -> tuple[np.ndarray, int] | None:
     return table["count"].to_numpy(), int(table.schema.metadata[_NUM_DOCUMENTS])
 
 
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    column = column.combine_chunks()
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+def _lists(path: Path, name: str, column: pa.ChunkedArray) -> pa.Array:
+    """A column of lists, none of which holds null."""
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(is_kind(column.type) for is_kind in kinds):
+        raise ValueError(
+            f"{path}: {name} holds {column.type}, but needs a list for each document. Give a file that hf-xmtc predict or hf-xmtc train wrote."
+        )
+    lists = column.combine_chunks()
+    lists = pa.concat_arrays(lists.chunks) if isinstance(lists, pa.ChunkedArray) else lists
+    if lists.flatten().null_count:
+        raise ValueError(f"{path}: {name} has null in a list. Leave out labels without a name or a score.")
+    return lists
 
 
 def _flat(lists: pa.Array) -> np.ndarray:
@@ -154,9 +174,13 @@ def _label_ids(lists: pa.Array, ids: dict[str, int]) -> np.ndarray:
     return known[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
+def _sizes(lists: pa.Array) -> np.ndarray:
+    return lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
 def _padded(values: np.ndarray, lists: pa.Array, filler: float) -> np.ndarray:
     """Flat values as rows of equal length."""
-    sizes = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    sizes = _sizes(lists)
     rows = np.repeat(np.arange(len(sizes)), sizes)
     found = np.full((len(sizes), int(sizes.max(initial=0))), filler, dtype=np.int64 if filler == -100 else np.float32)
     found[rows, np.arange(len(rows)) - (sizes.cumsum() - sizes)[rows]] = values

@@ -13,15 +13,14 @@ if TYPE_CHECKING:
 __all__ = ["EnsembleConfig"]
 
 _FOLDER = re.compile(r"[A-Za-z0-9_][\w.-]*", flags=re.ASCII)
-_FILE = re.compile(rf"({_FOLDER.pattern}/)?{_FOLDER.pattern}", flags=re.ASCII)
 
 
 class EnsembleConfig(XMTCConfig):
     """Settings of `EnsembleForXMTC`.
 
     Args:
-        parts: Name of each part, which is its folder in ``parts/``, and its ``model_type``, ``weight``, ``exponent`` (for the method
-            ``weighted``) and ``files``, which are fetched from the Hub.
+        parts: Name of each part, which is its folder in ``parts/``, and its ``model_type``, and for the method ``weighted`` its
+            ``weight`` and ``exponent``.
         method: One of `METHODS`; see `combine_rankings`.
         depth: Best labels of each part that are combined; others count as 0 there.
     """
@@ -42,13 +41,11 @@ class EnsembleConfig(XMTCConfig):
         if self.depth < 1:
             raise ValueError(f"depth={self.depth}, but at least 1 label of each part is combined.")
         for name, part in (self.parts or {}).items():
-            # A name that leads elsewhere would open, or overwrite, what is no part of the model.
-            files = part.get("files", ()) if isinstance(part, dict) else ()
-            wrong = [file for file in files if not isinstance(file, str) or not _FILE.fullmatch(file)]
-            if not _FOLDER.fullmatch(name) or not isinstance(part, dict) or wrong:
+            # A name that leads elsewhere, or a pattern, would open, fetch or overwrite what is no part of the model.
+            if not _FOLDER.fullmatch(name) or not isinstance(part, dict):
                 raise ValueError(
-                    f"parts has {name!r}: {str(part):.80}, but a part is named as a folder and its files as files in it: letters, digits, "
-                    "'.', '-' and '_'. Was config.json changed by hand? Copy it again from where the model came."
+                    f"parts has {name!r}: {str(part):.80}, but a part is named as a folder (letters, digits, '.', '-' and '_') and has an "
+                    "object of settings. Was config.json changed by hand? Copy it again from where the model came."
                 )
 
     @property

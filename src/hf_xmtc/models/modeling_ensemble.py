@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.data.data_collator import pad_without_fast_tokenizer_warning
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.tokenization_utils_base import LARGE_INTEGER
-from transformers.utils.hub import cached_files
+from transformers.utils.hub import snapshot_download
 
 from .combined_rankings import combine_rankings
 from .configuration_ensemble import EnsembleConfig
@@ -106,6 +106,9 @@ class EnsembleForXMTC(XMTCPreTrainedModel):
             ``top_labels`` and ``top_scores``, (B, K), padded with -100 and 0; and ``is_cut``.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
+        if not texts:
+            scores = torch.zeros(0, 0, device=self.device)
+            return EnsembleOutput(top_scores=scores, top_labels=scores.long(), is_cut=torch.zeros(0, dtype=torch.bool))
         rankings, is_cut = [], torch.zeros(len(texts), dtype=torch.bool)
         for part, tokenizer in zip(self.parts, self.tokenizers, strict=True):
             documents = tokenize_documents(tokenizer, texts, self._limit(part, tokenizer, max_length))
@@ -170,9 +173,10 @@ class EnsembleForXMTC(XMTCPreTrainedModel):
         # Where this file came with the ensemble, its code is trusted already, and so is that of the parts beside it; where it is the
         # package's, the parts are opened with the package's code.
         trusted = __name__.partition(".")[0] == "transformers_modules"
+        root = _root_folder(pretrained_model_name_or_path, list(config.parts or {}), hub)
         parts, tokenizers, loading = [], [], {}
-        for name, part in (config.parts or {}).items():
-            folder = _part_folder(pretrained_model_name_or_path, name, part, hub)
+        for name in config.parts or {}:
+            folder = os.path.join(root, PARTS_FOLDER, name)
             model, found = AutoModelForSequenceClassification.from_pretrained(
                 folder, trust_remote_code=trusted, output_loading_info=True, **options
             )
@@ -192,11 +196,10 @@ class EnsembleForXMTC(XMTCPreTrainedModel):
                 "push_to_hub is not supported for an ensemble. Save it, and publish the folder with hf-xmtc push."
             )
         os.makedirs(save_directory, exist_ok=True)
-        for (name, settings), part, tokenizer in zip(self.config.parts.items(), self.parts, self.tokenizers, strict=True):
+        for name, part, tokenizer in zip(self.config.parts, self.parts, self.tokenizers, strict=True):
             folder = os.path.join(save_directory, PARTS_FOLDER, name)
             part.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-            settings["files"] = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
         self.name_classes()
         self.config.architectures = [type(self).__name__]
         custom_object_save(self, save_directory, config=self.config)
@@ -204,12 +207,11 @@ class EnsembleForXMTC(XMTCPreTrainedModel):
         self.tokenizers[0].save_pretrained(save_directory)
 
 
-def _part_folder(name_or_path: str | os.PathLike, name: str, part: dict, hub: dict[str, Any]) -> str:
-    """Folder of a part on this machine."""
+def _root_folder(name_or_path: str | os.PathLike, parts: Sequence[str], hub: dict[str, Any]) -> str | os.PathLike:
+    """Folder on this machine that holds ``parts/``; from the Hub the folders of these parts are fetched, and nothing else."""
     if os.path.isdir(name_or_path):
-        return os.path.join(name_or_path, PARTS_FOLDER, name)
-    files = cached_files(name_or_path, [f"{PARTS_FOLDER}/{name}/{file}" for file in part.get("files", ())], **hub)
-    return os.path.dirname(files[0])
+        return name_or_path
+    return snapshot_download(str(name_or_path), allow_patterns=[f"{PARTS_FOLDER}/{name}/*" for name in parts], **hub)
 
 
 def _check_part(name: str, part: nn.Module, config: EnsembleConfig) -> None:
