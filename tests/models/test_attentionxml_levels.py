@@ -127,6 +127,27 @@ def test_candidate_recall_is_that_of_the_beam_without_help():
     assert model.pop_candidate_recall(training=False) == {} == model.pop_candidate_recall(training=True)
 
 
+@pytest.mark.parametrize("family", ["joint", "levelwise", "attentionxml"])
+@torch.no_grad()
+def test_candidate_recall_over_two_levels_of_clusters_is_what_is_reached(family):
+    settings = {**SIZES, "num_labels": 96, "tree_level_sizes": [8, 32], "beam_width": 2}
+    torch.manual_seed(0)
+    if family == "attentionxml":
+        model = AttentionXMLForXMTC(AttentionXMLConfig(**settings)).eval()
+    else:
+        model = LightAttentionForXMTC(LightAttentionConfig(variant=family, **settings)).eval()
+    batch = make_batch(model, [SHORT, LONG])
+    labels = torch.arange(96).expand(2, -1)
+    candidates = model(**batch, top_k=96).top_labels
+    scored, score_first = [], model.upper_levels[0].head.logits
+    model.upper_levels[0].head.logits = lambda *args: scored.append(1) or score_first(*args)
+    model(**batch, labels=labels, top_k=96)
+    assert len(scored) == 1  # for the loss and the candidates together
+    assert model.pop_candidate_recall(training=False)["candidate_recall"] == pytest.approx(
+        (candidates >= 0).sum().item() / labels.numel()
+    )
+
+
 def test_training_forms_nothing_of_documents_times_labels():  # AC-18
     num_labels, sizes = 3001, []
 

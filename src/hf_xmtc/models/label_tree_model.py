@@ -72,20 +72,20 @@ class LabelTreeModel(XMTCPreTrainedModel):
             top_k: None for the logits of all labels, k > 0 for the best k candidates, 0 for the loss alone.
             extra: Further output fields.
         """
-        tree, config = self.label_tree, self.config
+        tree, config, beam_width = self.label_tree, self.config, self.config.beam_width
         loss = logits = top_scores = top_labels = None
+        ranks = top_k is not None and (top_k != 0 or labels is None)
+        searched = search(tree, levels, beam_width) if ranks else ()
         if labels is not None:
-            positives = self.label_head.positives(labels, levels[0].num_documents)
-            found = tree_loss(tree, levels, positives, config.beam_width, config.loss_reduction, self.first_trained_level)
+            positives, first = self.label_head.positives(labels, levels[0].num_documents), self.first_trained_level
+            found = tree_loss(tree, levels, positives, beam_width, config.loss_reduction, first, searched)
             loss = found.loss
             counts = torch.stack([found.reached, found.num_documents])
             self._reached[self.training] = self._reached.get(self.training, 0) + counts
         if top_k is None:
             logits = path_logits(tree, levels)
-        elif top_k or labels is None:
-            with torch.no_grad():
-                scored = search(tree, levels, config.beam_width)
-                top_scores, top_labels = best_candidates(scored.log_scores, scored.ids, top_k)
+        elif ranks:
+            top_scores, top_labels = best_candidates(searched[-1].log_scores, searched[-1].ids, top_k)
         return XMTCOutput(loss=loss, logits=logits, top_scores=top_scores, top_labels=top_labels, **extra)
 
     def scoring_bytes(self, num_documents: int, num_tokens: int, gradients: bool) -> int:
