@@ -105,14 +105,22 @@ class LabelTreeModel(XMTCPreTrainedModel):
             total += 4 * (2 if gradients else 1) * num_documents * cornet
         return total
 
-    def pop_candidate_recall(self, training: bool) -> dict[str, float]:
+    def pop_candidate_recall(
+        self, training: bool, reduce: Callable[[Tensor], Tensor] = lambda counts: counts
+    ) -> dict[str, float]:
         """``candidate_recall`` since the last call, in training or in evaluation: the share of a document's labels that are below the
         best clusters by their scores alone, which bounds R@k.
 
         Empty where no document had labels, or there is no tree.
+
+        Args:
+            training: True for documents seen in training.
+            reduce: Sums counts over processes, each of which calls this.
         """
-        counts = self._reached.pop(training, None) if self.label_tree is not None else None
-        reached, documents = (0.0, 0.0) if counts is None else counts.tolist()
+        if self.label_tree is None:
+            return {}
+        counts = self._reached.pop(training, None)
+        reached, documents = reduce(torch.zeros(2, device=self.device) if counts is None else counts).tolist()
         return {"candidate_recall": reached / documents} if documents else {}
 
     def update_labels_in_backward(self, updates: dict[str, RowUpdate] | None) -> None:
