@@ -42,7 +42,8 @@ def test_lightattention_is_trained_and_opens_again_with_its_tree(train, tmp_path
     assert model.config.tree_level_sizes == [2, 4]
     clusters = [set(model.label_tree.labels_together(label)) for label in range(6)]
     assert all(1 <= len(cluster) <= 2 and label in cluster for label, cluster in enumerate(clusters))
-    # Not the even split of a model without a tree, whose clusters would be neighbours in the alphabet.
+    # Not the even split of a model without a tree, whose clusters are neighbours in the alphabet.
+    assert not torch.equal(model.label_tree.label_order, torch.arange(6))
     weights = load_file(folder / "model.safetensors")
     weights["label_tree.label_order"] = torch.zeros(6, dtype=torch.long)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -58,6 +59,28 @@ def test_a_tree_of_hf_xmtc_tree_is_taken(train, corpus_folder, tmp_path, not_reo
     assert model.config.tree_level_sizes == [4]
     with pytest.raises(SystemExit, match="label_tree=.* with model_family='bertxml': it scores all labels"):
         train(tmp_path / "other", label_tree=tree)
+
+
+def test_a_run_does_not_go_on_with_another_tree(train, corpus_folder, tmp_path, monkeypatch):
+    tree = tmp_path / "tree"
+    main(["tree", "--dataset", str(corpus_folder), "--output_dir", str(tree), "--max_leaf", "2"])
+    settings = {**tree_settings("attentionxml"), "label_tree": tree}
+
+    class StopsAtLabels(XMTCTrainer):
+        def train(self, *args, **kwargs):
+            if self.num_labels == 6:
+                raise KeyboardInterrupt
+            return super().train(*args, **kwargs)
+
+    monkeypatch.setattr(command, "XMTCTrainer", StopsAtLabels)
+    with pytest.raises(SystemExit):
+        train(tmp_path / "run", **settings)
+    first = LabelTree.load(tree)
+    LabelTree([first.parents[0], first.parents[1][::-1].copy()], first.labels_digest).save(tree)
+    with pytest.raises(
+        SystemExit, match="holds an unfinished run with other settings: model_digest was '[0-9a-f]+' and is now"
+    ):
+        train(tmp_path / "run", **settings)
 
 
 def test_levels_that_had_ended_are_not_trained_again(train, tmp_path, monkeypatch, not_reopened):
