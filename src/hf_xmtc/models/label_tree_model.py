@@ -137,20 +137,28 @@ class LabelTreeModel(XMTCPreTrainedModel):
             self.label_tree.resize_labels(old_ids)
 
     @classmethod
-    def from_pretrained(cls, *args, ignore_mismatched_sizes: bool = False, **kwargs):
+    def from_pretrained(cls, *args, ignore_mismatched_sizes: bool = False, output_loading_info: bool = False, **kwargs):
         """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: If its label tree is damaged.
+            ValueError: If its label tree is damaged, or missing and ``ignore_mismatched_sizes=True`` was not given.
         """
-        loaded = super().from_pretrained(*args, ignore_mismatched_sizes=ignore_mismatched_sizes, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        model, loading = super().from_pretrained(
+            *args, ignore_mismatched_sizes=ignore_mismatched_sizes, output_loading_info=True, **kwargs
+        )
+        missing = sorted(name for name in loading["missing_keys"] if name.startswith("label_tree."))
+        if missing and not ignore_mismatched_sizes:
+            raise ValueError(
+                f"The checkpoint lacks {missing[0]} and with it a part of its label tree, whose labels would be split evenly instead "
+                f"(tree_level_sizes={model.config.tree_level_sizes}). Were weights or config.json replaced? Copy both from where the model "
+                "came."
+            )
         if model.label_tree is not None:
             if ignore_mismatched_sizes and not model.label_tree.fits():  # a tree of other labels
                 model.label_tree = LabelTreeIndex(model.config.tree_level_sizes, model.config.num_labels).to(model.device)
             model.label_tree.check()
         model.freeze_levels()
-        return loaded
+        return (model, loading) if output_loading_info else model
 
     def freeze_levels(self) -> None:
         """Keep what is not trained from being trained; reading weights makes all of them trainable."""
