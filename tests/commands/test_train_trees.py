@@ -89,7 +89,12 @@ def test_levels_that_had_ended_are_not_trained_again(train, tmp_path, monkeypatc
     trained = []
 
     class Counting(XMTCTrainer):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.prior = self.model.label_head.label_bias.detach().clone()
+
         def train(self, *args, **kwargs):
+            assert torch.equal(self.model.label_head.label_bias, self.prior)  # that of frequencies, not of the level above
             trained.append(self.num_labels)
             if len(trained) == self.stop_at:
                 raise KeyboardInterrupt

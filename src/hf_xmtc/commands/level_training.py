@@ -90,6 +90,10 @@ def train_upper_levels(
     """
     seconds = 0.0
 
+    def start_bias(model: AttentionXMLForXMTC, train: Dataset) -> None:
+        if recipe.model.label_bias_from_frequency:
+            initialize_label_bias(model, label_counts(train, model.config.num_labels), len(train))
+
     def train_level(level: int, model: AttentionXMLForXMTC) -> AttentionXMLForXMTC:
         nonlocal seconds
         folder = level_folder(checkpoints, level)
@@ -100,9 +104,7 @@ def train_upper_levels(
             for split in ("train", "validation")
             if split in splits
         }
-        if recipe.model.label_bias_from_frequency:
-            counts = label_counts(of_level["train"], model.config.num_labels)
-            initialize_label_bias(model, counts, len(of_level["train"]))
+        start_bias(model, of_level["train"])
         own = trainer_class(
             model,
             args,
@@ -120,6 +122,7 @@ def train_upper_levels(
         return own.model
 
     train_levels(trainer.model, train_level, trainer.args.seed)
+    start_bias(trainer.model, splits["train"])  # a bias that labels share is now that of the clusters above
     transformers.set_seed(
         trainer.args.seed
     )  # the labels' training is the same whether levels were trained in this run or not
