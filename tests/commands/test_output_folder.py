@@ -96,6 +96,7 @@ def test_checkpoints_that_a_kill_left_in_a_finished_folder_are_removed(folder):
     folder.begin(RECIPE)
     (folder.path / "metrics.json").write_text("{}")
     write_checkpoint(folder, "checkpoint-9")
+    write_checkpoint(folder, "level-0/trained")
     with pytest.raises(FileExistsError, match="finished"):
         folder.check_free()
     assert not folder.checkpoints.exists()

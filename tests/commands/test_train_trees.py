@@ -3,15 +3,19 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from scipy.sparse import csr_array
 
 import hf_xmtc.commands.train as command
-from hf_xmtc import AttentionXMLForXMTC, LightAttentionForXMTC
+from hf_xmtc import AttentionXMLForXMTC, LightAttentionConfig, LightAttentionForXMTC
 from hf_xmtc.cli import main
 from hf_xmtc.commands import export_check
-from hf_xmtc.training import XMTCTrainer
+from hf_xmtc.commands.level_training import shape_for_sizes
+from hf_xmtc.label_tree import LabelTree
+from hf_xmtc.training import XMTCTrainer, set_label_tree
 
 SIZES = {"embedding_size": 8, "hidden_size": 8, "linear_sizes": [8]}
 WORDS_ONLY = {"num_cls_tokens": None, "cornet_context_size": None, "cornet_num_blocks": 0}
@@ -38,7 +42,8 @@ def test_lightattention_is_trained_and_opens_again_with_its_tree(train, tmp_path
     assert model.config.tree_level_sizes == [2, 4]
     clusters = [set(model.label_tree.labels_together(label)) for label in range(6)]
     assert all(1 <= len(cluster) <= 2 and label in cluster for label, cluster in enumerate(clusters))
-    # Not the even split of a model without a tree, whose clusters would be neighbours in the alphabet.
+    # Not the even split of a model without a tree, whose clusters are neighbours in the alphabet.
+    assert not torch.equal(model.label_tree.label_order, torch.arange(6))
     weights = load_file(folder / "model.safetensors")
     weights["label_tree.label_order"] = torch.zeros(6, dtype=torch.long)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -56,13 +61,40 @@ def test_a_tree_of_hf_xmtc_tree_is_taken(train, corpus_folder, tmp_path, not_reo
         train(tmp_path / "other", label_tree=tree)
 
 
+def test_a_run_does_not_go_on_with_another_tree(train, corpus_folder, tmp_path, monkeypatch):
+    tree = tmp_path / "tree"
+    main(["tree", "--dataset", str(corpus_folder), "--output_dir", str(tree), "--max_leaf", "2"])
+    settings = {**tree_settings("attentionxml"), "label_tree": tree}
+
+    class StopsAtLabels(XMTCTrainer):
+        def train(self, *args, **kwargs):
+            if self.num_labels == 6:
+                raise KeyboardInterrupt
+            return super().train(*args, **kwargs)
+
+    monkeypatch.setattr(command, "XMTCTrainer", StopsAtLabels)
+    with pytest.raises(SystemExit):
+        train(tmp_path / "run", **settings)
+    first = LabelTree.load(tree)
+    LabelTree([first.parents[0], first.parents[1][::-1].copy()], first.labels_digest).save(tree)
+    with pytest.raises(
+        SystemExit, match="holds an unfinished run with other settings: model_digest was '[0-9a-f]+' and is now"
+    ):
+        train(tmp_path / "run", **settings)
+
+
 def test_levels_that_had_ended_are_not_trained_again(train, tmp_path, monkeypatch, not_reopened):
     settings = tree_settings("attentionxml", tree_level_sizes=[2, 4], beam_width=2)
     train(tmp_path / "whole", **settings)
     trained = []
 
     class Counting(XMTCTrainer):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.prior = self.model.label_head.label_bias.detach().clone()
+
         def train(self, *args, **kwargs):
+            assert torch.equal(self.model.label_head.label_bias, self.prior)  # that of frequencies, not of the level above
             trained.append(self.num_labels)
             if len(trained) == self.stop_at:
                 raise KeyboardInterrupt
@@ -86,8 +118,35 @@ def test_levels_that_had_ended_are_not_trained_again(train, tmp_path, monkeypatc
 
 
 def test_sizes_that_no_tree_has_are_refused(train, tmp_path):
-    with pytest.raises(SystemExit, match=r"tree_level_sizes=\[3\], but the levels of a tree built by 2-means have 2, 4, 8"):
+    with pytest.raises(SystemExit, match=r"tree_level_sizes=\[3\], but 2-means, .* gives levels of \[4\] clusters"):
         train(tmp_path / "run", **tree_settings("lightattention", tree_level_sizes=[3]))
+
+
+def test_default_sizes_are_those_of_a_tree_for_any_number_of_labels():
+    for num_labels in range(1, 101):
+        model = LightAttentionForXMTC(LightAttentionConfig(num_labels=num_labels, vocab_size=9, **SIZES))
+        features = csr_array(np.random.default_rng(num_labels).random((num_labels, 3)))
+        set_label_tree(model, LabelTree.build(features, shape_for_sizes(model.config.tree_level_sizes, num_labels)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "num_labels", "message"),
+    [
+        (
+            [16_384],
+            22_625,
+            r"\[16384\], but .* halves 22,625 labels .* gives levels of \[14433\] .* powers of two up to 8,192",
+        ),
+        ([2, 64], 90, r"\[2, 64\], but .* halves 90 labels .* gives levels of \[2, 58\] clusters.* powers of two up to 32"),
+        ([8], 5, r"\[8\], but .* halves 5 labels .* gives levels of \[5\] .* up to 2"),
+        ([256], 90, r"\[256\], but .* gives levels of \[90\]"),
+        ([3, 8], 90, r"\[3, 8\], but .* gives levels of \[2, 8\]"),
+        ([8, 4], 90, "depths ascend"),
+    ],
+)
+def test_sizes_that_two_means_does_not_give_are_refused_with_those_it_gives(sizes, num_labels, message):
+    with pytest.raises(ValueError, match=message):
+        shape_for_sizes(sizes, num_labels)
 
 
 def test_training_goes_on_with_the_tree_of_a_trained_model(train, tmp_path, not_reopened):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from hf_xmtc.label_tree import balanced_clusters, balanced_two_means, cluster_depth, label_features
+from hf_xmtc.label_tree import balanced_clusters, balanced_two_means, cluster_depth, label_features, num_clusters
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
@@ -73,7 +73,7 @@ def test_a_bad_start_is_left():
 def test_clusters_cover_each_label_once_and_sizes_differ_by_one(random_features, num_labels, max_leaf, sizes):
     tree = balanced_clusters(random_features(num_labels), max_leaf)
     assert sorted(tree.label_order) == list(range(num_labels))
-    assert tree.sizes[-1].max() <= max_leaf
+    assert tree.sizes[-1].max() <= max_leaf and len(tree.sizes[-1]) == num_clusters(num_labels, max_leaf)
     assert sizes is None or tree.sizes[-1].tolist() == sizes
     for depth, of_depth in enumerate(tree.sizes):
         assert of_depth.sum() == num_labels

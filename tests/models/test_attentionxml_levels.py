@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC, LightAttentionConfig, LightAttentionForXMTC
+from hf_xmtc.models.label_tree_search import path_logits
 from models.families import LONG, SHORT, make_batch
 
 SIZES = {
@@ -38,10 +39,13 @@ def test_a_level_starts_from_the_one_above_but_for_its_attention():
     assert torch.equal(upper[1].head.attention.weight, above.label_head.attention.weight)
     assert torch.equal(upper[1].embedding.weight, above.words.embedding.weight)
     assert torch.equal(upper[0].head.attention.weight, above.upper_levels[0].head.attention.weight)
+    # The clusters score what they did as labels of the model above.
     batch = make_batch(model, [SHORT, LONG])
     with torch.no_grad():
-        expected = above.eval()(**batch, top_k=4)
-    assert expected.top_labels.shape == (2, 4)
+        documents, words, _ = model.eval().encode(**batch)
+        torch.testing.assert_close(
+            path_logits(model.label_tree, model._levels(words, documents)[:2]), above.eval()(**batch).logits
+        )
     with pytest.raises(ValueError, match=r"The model above has the levels \[4\], but tree_level_sizes=\[2, 4\]"):
         model.build_on(build(4))
 
@@ -96,6 +100,22 @@ def test_levels_and_tree_travel_with_the_checkpoint(tmp_path):  # AC-31
             AttentionXMLForXMTC.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize("family", ["attentionxml", "lightattention"])
+def test_a_checkpoint_without_its_tree_is_refused(family, tmp_path):
+    model = build(9, [2, 4]) if family == "attentionxml" else light_attention(200)
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    for lost in ("label_tree.starts_1", "label_tree.label_order"):
+        kept = {name: value for name, value in weights.items() if name != lost}
+        save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(ValueError, match=rf"lacks {lost} .*label tree"):
+            type(model).from_pretrained(tmp_path)
+    assert type(model).from_pretrained(tmp_path, ignore_mismatched_sizes=True).label_tree is not None
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    loaded, found = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert not found["missing_keys"] and type(loaded) is type(type(model).from_pretrained(tmp_path))
+
+
 def test_a_model_without_a_tree_says_nothing_of_one(tmp_path):
     build(9).save_pretrained(tmp_path)
     assert not {"tree_level_sizes", "beam_width"} & set(json.loads((tmp_path / "config.json").read_text()))
@@ -125,6 +145,27 @@ def test_candidate_recall_is_that_of_the_beam_without_help():
     expected = (model.label_tree.ancestors(0, labels) == best[:, None]).double().mean(dim=1).mean().item()
     assert model.pop_candidate_recall(training=False) == {"candidate_recall": pytest.approx(expected)}
     assert model.pop_candidate_recall(training=False) == {} == model.pop_candidate_recall(training=True)
+
+
+@pytest.mark.parametrize("family", ["joint", "levelwise", "attentionxml"])
+@torch.no_grad()
+def test_candidate_recall_over_two_levels_of_clusters_is_what_is_reached(family):
+    settings = {**SIZES, "num_labels": 96, "tree_level_sizes": [8, 32], "beam_width": 2}
+    torch.manual_seed(0)
+    if family == "attentionxml":
+        model = AttentionXMLForXMTC(AttentionXMLConfig(**settings)).eval()
+    else:
+        model = LightAttentionForXMTC(LightAttentionConfig(variant=family, **settings)).eval()
+    batch = make_batch(model, [SHORT, LONG])
+    labels = torch.arange(96).expand(2, -1)
+    candidates = model(**batch, top_k=96).top_labels
+    scored, score_first = [], model.upper_levels[0].head.logits
+    model.upper_levels[0].head.logits = lambda *args: scored.append(1) or score_first(*args)
+    model(**batch, labels=labels, top_k=96)
+    assert len(scored) == 1  # for the loss and the candidates together
+    assert model.pop_candidate_recall(training=False)["candidate_recall"] == pytest.approx(
+        (candidates >= 0).sum().item() / labels.numel()
+    )
 
 
 def test_training_forms_nothing_of_documents_times_labels():  # AC-18

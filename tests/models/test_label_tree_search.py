@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hf_xmtc import AttentionXMLConfig, AttentionXMLForXMTC
-from hf_xmtc.models.label_candidates import best_candidates
+from hf_xmtc.models.label_candidates import best_candidates, is_among
 from hf_xmtc.models.label_head import LabelHead
 from hf_xmtc.models.label_losses import positive_ids
 from hf_xmtc.models.label_tree_index import LabelTreeIndex
@@ -33,7 +33,7 @@ def tree_of(*clusters: list[int]) -> LabelTreeIndex:
 
 
 def best_labels(tree: LabelTreeIndex, levels: list[TreeLevel], beam_width: int, k: int) -> dict[int, float]:
-    scored = search(tree, levels, beam_width)
+    scored = search(tree, levels, beam_width)[-1]
     scores, ids = best_candidates(scored.log_scores, scored.ids, k)
     return {label: round(score, 4) for label, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True)}
 
@@ -60,7 +60,7 @@ def test_the_loss_is_the_mean_over_candidates():  # P3
 
 def test_gold_clusters_come_first_in_training_and_nothing_is_known_in_prediction():  # P4
     tree, levels = tree_of([0, 1], [2, 3], [4]), [level_of(0.2, 0.9, 0.6), level_of(0.5, 0.5, 0.7, 0.5, 0.5)]
-    beam, _ = best_nodes(search(tree, levels[:1], 2), 2)
+    beam, _ = best_nodes(search(tree, levels[:1], 2)[-1], 2)
     assert beam.tolist() == [[1, 2]]
     chosen = training_nodes(beam, tree.positives(0, torch.tensor([[0]])))
     assert chosen.tolist() == [[0, 1]]
@@ -99,7 +99,7 @@ def random_tree() -> LabelTreeIndex:
 def test_a_beam_as_wide_as_the_levels_is_exhaustive_and_children_score_below_their_parents():  # W5
     tree = random_tree()
     levels = random_levels(tree)
-    scored, logits = search(tree, levels, 7), path_logits(tree, levels)
+    scored, logits = search(tree, levels, 7)[-1], path_logits(tree, levels)
     scores, ids = best_candidates(scored.log_scores, scored.ids, 40)
     torch.testing.assert_close(logits.gather(1, ids).sigmoid(), scores)
     assert torch.equal(ids, logits.argsort(dim=1, descending=True))
@@ -167,9 +167,20 @@ def test_other_scores_of_clusters_choose_other_negatives():  # W14
     chosen = []
     for bias in (levels[0].head.output.bias.detach(), torch.tensor([0.0, -9.0, 0.0, 9.0])):
         levels[0].head.output.bias.data = bias
-        beam, _ = best_nodes(search(tree, levels[:1], 2), 2)
+        beam, _ = best_nodes(search(tree, levels[:1], 2)[-1], 2)
         chosen.append(training_nodes(beam, torch.tensor([[0]])).tolist())
     assert chosen == [[[0, 1]], [[0, 3]]]
+
+
+@torch.no_grad()
+def test_what_is_reported_as_reached_is_what_prediction_reaches():
+    tree = LabelTreeIndex([8, 32], 256)
+    levels, positives = random_levels(tree, num_documents=200), positive_ids(torch.randint(256, (200, 3)), 256)
+    searched = search(tree, levels, 2)
+    reached = (is_among(positives, searched[-1].ids).sum(dim=1) / (positives >= 0).sum(dim=1)).sum().item()
+    in_training, in_evaluation = (tree_loss(tree, levels, positives, 2, "mean", searched=known) for known in ((), searched))
+    assert in_training.reached.item() == in_evaluation.reached.item() == pytest.approx(reached)
+    assert torch.equal(in_training.loss, in_evaluation.loss) and in_training.num_documents == 200
 
 
 @torch.no_grad()
@@ -260,7 +271,7 @@ def test_the_search_equals_the_authors(authors_tree):
     documents, words, _ = model.encode(golden["test_ids"])
     levels, beam = model._levels(words, documents), settings["beam"]
     for level in range(2):
-        nodes, log_scores = best_nodes(search(model.label_tree, levels[: level + 1], beam), beam)
+        nodes, log_scores = best_nodes(search(model.label_tree, levels[: level + 1], beam)[-1], beam)
         assert torch.equal(nodes, golden[f"level{level}.pred_labels"])
         assert_close(log_scores.exp(), golden[f"level{level}.pred_scores"], 1e-5, f"level {level}")
         candidates, _ = model.label_tree.children_of(level + 1, nodes)
@@ -283,7 +294,7 @@ def test_training_candidates_equal_the_authors_where_they_keep_all_positives(aut
     levels, tree, beam_width = model._levels(words, documents), model.label_tree, settings["beam"]
     num_compared = 0
     for level in range(2):
-        beam, _ = best_nodes(search(tree, levels[: level + 1], beam_width), beam_width)
+        beam, _ = best_nodes(search(tree, levels[: level + 1], beam_width)[-1], beam_width)
         assert torch.equal(beam, golden[f"level{level}_train_pred_nodes"])
         targets = golden[f"level{level}_node_targets"]
         ours = training_nodes(beam, tree.positives(level, positives))
@@ -321,7 +332,7 @@ def lightxml() -> tuple[LabelTreeIndex, list[TreeLevel], dict, dict]:
 def test_prediction_equals_lightxml():
     tree, levels, golden, settings = lightxml()
     assert_close(levels[0].logits(), golden["group_logits"], 1e-5, "group_logits")
-    scored = search(tree, levels, settings["beam_groups"])
+    scored = search(tree, levels, settings["beam_groups"])[-1]
     for row in range(4):
         # LightXML fills rows by repeating the last candidate, here they are padded.
         theirs = dict(zip(golden["eval.candidates"][row].tolist(), golden["eval.final_scores"][row].tolist(), strict=True))
@@ -332,7 +343,7 @@ def test_prediction_equals_lightxml():
 def test_training_clusters_losses_and_gradients_equal_lightxml():
     tree, levels, golden, settings = lightxml()
     positives = positive_ids(golden["gold_label_matrix"], 26)
-    beam, _ = best_nodes(search(tree, levels[:1], settings["beam_groups"]), settings["beam_groups"])
+    beam, _ = best_nodes(search(tree, levels[:1], settings["beam_groups"])[-1], settings["beam_groups"])
     ours, right = training_nodes(beam, tree.positives(0, positives)), golden["group_targets"].bool()
     for row, theirs in enumerate(golden["train.selected_groups"].tolist()):
         nodes = {node for node in ours[row].tolist() if node >= 0}

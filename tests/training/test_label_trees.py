@@ -1,6 +1,7 @@
 """Label trees in training: given to a model, labels of documents as nodes, biases, and what cannot be trained over a tree."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from hf_xmtc.training import (
     train_levels,
     with_node_labels,
 )
+from hf_xmtc.training.label_trees import candidate_recall
 from hf_xmtc.training.option_conflicts import check_model_options
 
 SIZES = {"vocab_size": 20, "embedding_size": 4, "hidden_size": 3, "linear_sizes": [4], "cornet_num_blocks": 0}
@@ -103,6 +105,42 @@ def test_biases_start_at_the_odds_of_a_candidate():
     initialize_label_bias(model, counts, 90)
     assert torch.equal(model.upper_levels[0].head.label_bias, before)  # trained before
     assert model.label_head.label_bias[5].item() == pytest.approx(math.log(40.5 / (51 - 40.5)))
+
+
+def test_candidate_recall_stays_when_thresholds_are_tuned(make_trainer, corpus, words_alone):
+    config = LightAttentionConfig(
+        num_labels=6, tree_level_sizes=[3], beam_width=1, **{**SIZES, "vocab_size": len(words_alone)}
+    )
+    trainer = make_trainer(
+        model=LightAttentionForXMTC(config), trainer={"processing_class": words_alone}, tune_threshold="global"
+    )
+    output = trainer.predict(corpus["validation"], metric_key_prefix="validation")
+    recall = output.metrics["validation_candidate_recall"]
+    assert 0 < recall < 1
+    trainer.tune_thresholds(output)
+    assert trainer.measure(output).metrics["candidate_recall"] == recall
+
+
+def test_candidate_recall_is_that_of_all_processes_even_of_one_without_documents():
+    model, with_nothing = (build([3], beam_width=1).eval() for _ in range(2))
+    ids, labels = torch.tensor([[3, 4], [5, 6], [7, 8]]), torch.tensor([[0, 1], [2, 5], [3, 4]])
+    model(ids, labels=labels, top_k=0)
+    alone = model.pop_candidate_recall(training=False)["candidate_recall"]
+    model(ids, labels=labels, top_k=0)
+    # The other process has seen one document, and all of its labels.
+    assert candidate_recall(joined(model, [1.0, 1.0]), training=False) == {
+        "candidate_recall": pytest.approx((3 * alone + 1) / 4)
+    }
+    assert candidate_recall(joined(with_nothing, [1.0, 2.0]), training=False) == {"candidate_recall": 0.5}
+    assert candidate_recall(joined(with_nothing, [0.0, 0.0]), training=False) == {}
+
+
+def joined(model, others: list[float]) -> SimpleNamespace:
+    """A trainer of this model whose sums over processes hold the counts of another one."""
+    accelerator = SimpleNamespace(
+        reduce=lambda counts, reduction: counts + torch.tensor(others) if reduction == "sum" else None
+    )
+    return SimpleNamespace(model=model, accelerator=accelerator)
 
 
 @pytest.mark.parametrize(

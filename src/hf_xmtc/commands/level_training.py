@@ -7,7 +7,7 @@ import transformers
 from datasets import Dataset
 
 from hf_xmtc.data import LabelInfo, label_counts
-from hf_xmtc.label_tree import LabelTree, TreeShape, label_features
+from hf_xmtc.label_tree import LabelTree, TreeShape, label_features, num_clusters
 from hf_xmtc.models.label_tree_model import LabelTreeModel
 from hf_xmtc.models.modeling_attentionxml import AttentionXMLForXMTC
 from hf_xmtc.training import (
@@ -26,7 +26,7 @@ from .recipe import Recipe
 from .trained_state import keep_trained, restore_trained
 from .tree import describe, label_rows, tfidf
 
-__all__ = ["give_label_tree", "train_upper_levels"]
+__all__ = ["give_label_tree", "shape_for_sizes", "train_upper_levels"]
 
 # Most frequent words that describe labels.
 MAX_FEATURES = 500_000
@@ -36,12 +36,12 @@ def give_label_tree(recipe: Recipe, model: LabelTreeModel, train: Dataset, info:
     """Give a new model the tree of ``label_tree``, or one that is built from the training texts.
 
     Raises:
-        ValueError: If the tree is of other labels, or the sizes of its levels are no powers of two.
+        ValueError: If the tree is of other labels, or 2-means does not give levels of the model's sizes.
     """
     if recipe.model.label_tree is not None:
         tree = LabelTree.load(recipe.model.label_tree)
     else:
-        shape = _shape(model.config.tree_level_sizes, info.num_labels)
+        shape = shape_for_sizes(model.config.tree_level_sizes, info.num_labels)
         features = label_features(tfidf(train, MAX_FEATURES), label_rows(train, info.num_labels), info.num_labels)
         tree = LabelTree.build(
             features, shape, seed=recipe.training.seed, num_workers=usable_cores(), labels_digest=info.names.digest()
@@ -50,14 +50,21 @@ def give_label_tree(recipe: Recipe, model: LabelTreeModel, train: Dataset, info:
     log_once(recipe.training, describe(tree))
 
 
-def _shape(sizes: list[int], num_labels: int) -> TreeShape:
-    depths = tuple(size.bit_length() - 1 for size in sizes)
-    if [2**depth for depth in depths] != sizes:
+def shape_for_sizes(sizes: list[int], num_labels: int) -> TreeShape:
+    """The shape of a tree with levels of these sizes.
+
+    Raises:
+        ValueError: If 2-means does not give them.
+    """
+    depths, max_leaf = tuple(size.bit_length() - 1 for size in sizes), -(-num_labels // sizes[-1])
+    built = [*(2**depth for depth in depths[:-1]), num_clusters(num_labels, max_leaf)]
+    if sizes != built:
+        largest = 2 ** max(0, (2 * num_labels // 3).bit_length() - 1)  # beyond, clusters of two stand beside split ones
         raise ValueError(
-            f"tree_level_sizes={sizes}, but the levels of a tree built by 2-means have 2, 4, 8 … clusters. Choose such sizes, or build a "
-            "tree with hf-xmtc tree and give its folder as --label_tree."
+            f"tree_level_sizes={sizes}, but 2-means, which halves {num_labels:,} labels again and again, gives levels of {built} clusters. "
+            f"Choose powers of two up to {largest:,}, or build a tree with hf-xmtc tree and give its folder as --label_tree."
         )
-    shape = TreeShape(-(-num_labels // sizes[-1]), depths)
+    shape = TreeShape(max_leaf, depths)
     shape.check(num_labels)
     return shape
 
@@ -83,6 +90,10 @@ def train_upper_levels(
     """
     seconds = 0.0
 
+    def start_bias(model: AttentionXMLForXMTC, train: Dataset) -> None:
+        if recipe.model.label_bias_from_frequency:
+            initialize_label_bias(model, label_counts(train, model.config.num_labels), len(train))
+
     def train_level(level: int, model: AttentionXMLForXMTC) -> AttentionXMLForXMTC:
         nonlocal seconds
         folder = level_folder(checkpoints, level)
@@ -93,9 +104,7 @@ def train_upper_levels(
             for split in ("train", "validation")
             if split in splits
         }
-        if recipe.model.label_bias_from_frequency:
-            counts = label_counts(of_level["train"], model.config.num_labels)
-            initialize_label_bias(model, counts, len(of_level["train"]))
+        start_bias(model, of_level["train"])
         own = trainer_class(
             model,
             args,
@@ -113,6 +122,7 @@ def train_upper_levels(
         return own.model
 
     train_levels(trainer.model, train_level, trainer.args.seed)
+    start_bias(trainer.model, splits["train"])  # a bias that labels share is now that of the clusters above
     transformers.set_seed(
         trainer.args.seed
     )  # the labels' training is the same whether levels were trained in this run or not

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset, DatasetDict
@@ -25,7 +25,10 @@ from .processes import log_once
 from .recipe import Recipe
 from .starting_model import StartingModel
 
-__all__ = ["build_model", "build_tokenizer", "check_size", "initialize_labels", "with_starting_model"]
+if TYPE_CHECKING:
+    from hf_xmtc.label_tree import LabelTree
+
+__all__ = ["build_model", "build_tokenizer", "check_size", "initialize_labels", "model_digest", "with_starting_model"]
 
 logger = logging.getLogger(__name__)
 
@@ -119,13 +122,24 @@ def build_model(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerF
     return model
 
 
+def model_digest(recipe: Recipe) -> str | None:
+    """A checksum of the trained model or the label tree that the recipe names: a resumed run must have started from the same."""
+    if recipe.model.start is not None:
+        return recipe.model.start.digest()
+    return None if recipe.model.label_tree is None else _label_tree(recipe).digest()
+
+
+def _label_tree(recipe: Recipe) -> "LabelTree":
+    from hf_xmtc.label_tree import LabelTree  # not at the top: other models do without scipy
+
+    return LabelTree.load(recipe.model.label_tree)
+
+
 def _settings(recipe: Recipe, info: LabelInfo) -> dict[str, Any]:
     """Fields of a new model's config; where the recipe names a label tree, it has the sizes of the levels."""
     settings = {"label_names": info.names, **recipe.model.config_settings()}
     if recipe.model.label_tree is not None:
-        from hf_xmtc.label_tree import LabelTree  # not at the top: other models do without scipy
-
-        settings["tree_level_sizes"] = list(LabelTree.load(recipe.model.label_tree).num_nodes[:-1])
+        settings["tree_level_sizes"] = list(_label_tree(recipe).num_nodes[:-1])
     return settings
 
 

@@ -171,7 +171,7 @@ class OutputFolder:
 
     def _remove_checkpoints(self) -> None:
         """Remove what training keeps for resuming, and nothing that somebody else has put beside it."""
-        for pattern in ("checkpoint-*", "damaged-checkpoint-*", UNFINISHED, "trained"):
+        for pattern in ("checkpoint-*", "damaged-checkpoint-*", UNFINISHED, "trained", f"{LEVEL}[0-9]*"):
             for leftover in self.checkpoints.glob(pattern):
                 shutil.rmtree(leftover, ignore_errors=True)
         with contextlib.suppress(OSError):  # it is not there, or not empty

@@ -23,7 +23,7 @@ from .data_loading import check_splits, content_digest, load_data, rows_in_data
 from .export_check import check_folder, reference_scores
 from .frequency_report import frequency_report
 from .json_files import write_json
-from .model_building import build_model, build_tokenizer, check_size, initialize_labels
+from .model_building import build_model, build_tokenizer, check_size, initialize_labels, model_digest
 from .output_folder import DATA_DIGEST, OutputFolder
 from .processes import log_once, peak_memory_mb
 from .push import explain_failed_push
@@ -139,7 +139,7 @@ class TrainingRun:
             "validation_carved": info.validation_carved,
             "dataset_fingerprint": info.fingerprint,
             DATA_DIGEST: content_digest(self.data, info),
-            **({} if self.recipe.model.start is None else {"model_digest": self.recipe.model.start.digest()}),
+            **({} if (digest := model_digest(self.recipe)) is None else {"model_digest": digest}),
             "processes": self.args.world_size,
         }
 

@@ -1,7 +1,7 @@
 """Trees over labels: features of labels, clusters of equal size, and the shallow, wide tree that models predict along."""
 
 try:
-    from .deep_tree import DeepTree, balanced_clusters, balanced_two_means, cluster_depth
+    from .deep_tree import DeepTree, balanced_clusters, balanced_two_means, cluster_depth, num_clusters
     from .label_features import label_features, label_matrix
     from .label_tree import LabelTree
     from .tree_shape import TreeShape
@@ -19,4 +19,5 @@ __all__ = [
     "cluster_depth",
     "label_features",
     "label_matrix",
+    "num_clusters",
 ]

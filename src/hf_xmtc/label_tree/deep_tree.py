@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_array
 
-__all__ = ["DeepTree", "balanced_clusters", "balanced_two_means", "cluster_depth"]
+__all__ = ["DeepTree", "balanced_clusters", "balanced_two_means", "cluster_depth", "num_clusters"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,13 @@ class DeepTree:
 def cluster_depth(num_labels: int, max_leaf: int) -> int:
     """Depth of the clusters: the smallest at which no node has more than ``max_leaf`` labels."""
     return (-(-num_labels // max_leaf) - 1).bit_length()
+
+
+def num_clusters(num_labels: int, max_leaf: int) -> int:
+    """Number of clusters: 2^depth, or fewer where some nodes of the depth above are small enough already."""
+    depth = cluster_depth(num_labels, max_leaf)
+    above = 2**depth // 2
+    return 2**depth if depth == 0 or num_labels // above > max_leaf else above + num_labels % above
 
 
 def balanced_clusters(

@@ -65,7 +65,9 @@ class LightAttentionConfig(AttentionXMLConfig):
     def set_tree_defaults(self) -> None:
         if self.tree_level_sizes is None and self.num_labels > 0:
             fewest = 2 ** round(math.log2(4 * math.sqrt(self.num_labels)))
-            self.tree_level_sizes = [min(fewest, 2 ** (self.num_labels.bit_length() - 1))]
+            # With fewer than 1.5 labels for each cluster, halving would end before there are so many.
+            largest = 2 ** max(0, (2 * self.num_labels // 3).bit_length() - 1)
+            self.tree_level_sizes = [min(fewest, largest)]
         super().set_tree_defaults()
 
     def _follow_backbone(self) -> None:

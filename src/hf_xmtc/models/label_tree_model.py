@@ -72,20 +72,20 @@ class LabelTreeModel(XMTCPreTrainedModel):
             top_k: None for the logits of all labels, k > 0 for the best k candidates, 0 for the loss alone.
             extra: Further output fields.
         """
-        tree, config = self.label_tree, self.config
+        tree, config, beam_width = self.label_tree, self.config, self.config.beam_width
         loss = logits = top_scores = top_labels = None
+        ranks = top_k is not None and (top_k != 0 or labels is None)
+        searched = search(tree, levels, beam_width) if ranks else ()
         if labels is not None:
-            positives = self.label_head.positives(labels, levels[0].num_documents)
-            found = tree_loss(tree, levels, positives, config.beam_width, config.loss_reduction, self.first_trained_level)
+            positives, first = self.label_head.positives(labels, levels[0].num_documents), self.first_trained_level
+            found = tree_loss(tree, levels, positives, beam_width, config.loss_reduction, first, searched)
             loss = found.loss
             counts = torch.stack([found.reached, found.num_documents])
             self._reached[self.training] = self._reached.get(self.training, 0) + counts
         if top_k is None:
             logits = path_logits(tree, levels)
-        elif top_k or labels is None:
-            with torch.no_grad():
-                scored = search(tree, levels, config.beam_width)
-                top_scores, top_labels = best_candidates(scored.log_scores, scored.ids, top_k)
+        elif ranks:
+            top_scores, top_labels = best_candidates(searched[-1].log_scores, searched[-1].ids, top_k)
         return XMTCOutput(loss=loss, logits=logits, top_scores=top_scores, top_labels=top_labels, **extra)
 
     def scoring_bytes(self, num_documents: int, num_tokens: int, gradients: bool) -> int:
@@ -105,14 +105,22 @@ class LabelTreeModel(XMTCPreTrainedModel):
             total += 4 * (2 if gradients else 1) * num_documents * cornet
         return total
 
-    def pop_candidate_recall(self, training: bool) -> dict[str, float]:
+    def pop_candidate_recall(
+        self, training: bool, reduce: Callable[[Tensor], Tensor] = lambda counts: counts
+    ) -> dict[str, float]:
         """``candidate_recall`` since the last call, in training or in evaluation: the share of a document's labels that are below the
         best clusters by their scores alone, which bounds R@k.
 
         Empty where no document had labels, or there is no tree.
+
+        Args:
+            training: True for documents seen in training.
+            reduce: Sums counts over processes, each of which calls this.
         """
-        counts = self._reached.pop(training, None) if self.label_tree is not None else None
-        reached, documents = (0.0, 0.0) if counts is None else counts.tolist()
+        if self.label_tree is None:
+            return {}
+        counts = self._reached.pop(training, None)
+        reached, documents = reduce(torch.zeros(2, device=self.device) if counts is None else counts).tolist()
         return {"candidate_recall": reached / documents} if documents else {}
 
     def update_labels_in_backward(self, updates: dict[str, RowUpdate] | None) -> None:
@@ -129,20 +137,28 @@ class LabelTreeModel(XMTCPreTrainedModel):
             self.label_tree.resize_labels(old_ids)
 
     @classmethod
-    def from_pretrained(cls, *args, ignore_mismatched_sizes: bool = False, **kwargs):
+    def from_pretrained(cls, *args, ignore_mismatched_sizes: bool = False, output_loading_info: bool = False, **kwargs):
         """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: If its label tree is damaged.
+            ValueError: If its label tree is damaged, or missing and ``ignore_mismatched_sizes=True`` was not given.
         """
-        loaded = super().from_pretrained(*args, ignore_mismatched_sizes=ignore_mismatched_sizes, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        model, loading = super().from_pretrained(
+            *args, ignore_mismatched_sizes=ignore_mismatched_sizes, output_loading_info=True, **kwargs
+        )
+        missing = sorted(name for name in loading["missing_keys"] if name.startswith("label_tree."))
+        if missing and not ignore_mismatched_sizes:
+            raise ValueError(
+                f"The checkpoint lacks {missing[0]} and with it a part of its label tree, whose labels would be split evenly instead "
+                f"(tree_level_sizes={model.config.tree_level_sizes}). Were weights or config.json replaced? Copy both from where the model "
+                "came."
+            )
         if model.label_tree is not None:
             if ignore_mismatched_sizes and not model.label_tree.fits():  # a tree of other labels
                 model.label_tree = LabelTreeIndex(model.config.tree_level_sizes, model.config.num_labels).to(model.device)
             model.label_tree.check()
         model.freeze_levels()
-        return loaded
+        return (model, loading) if output_loading_info else model
 
     def freeze_levels(self) -> None:
         """Keep what is not trained from being trained; reading weights makes all of them trainable."""

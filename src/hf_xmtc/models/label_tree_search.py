@@ -73,9 +73,13 @@ class ScoredNodes(NamedTuple):
     log_scores: Tensor
 
 
+def _in_float32(logits: Tensor) -> Tensor:
+    """Logits in float32 or wider: half precision would not tell high scores apart."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
 def _log_sigmoid(logits: Tensor) -> Tensor:
-    # Half precision would not tell high scores apart.
-    return nn.functional.logsigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+    return nn.functional.logsigmoid(_in_float32(logits))
 
 
 def _score_first(level: TreeLevel) -> ScoredNodes:
@@ -99,11 +103,15 @@ def best_nodes(scored: ScoredNodes, k: int) -> tuple[Tensor, Tensor]:
     return ids.gather(1, places), log_scores
 
 
-def search(tree: LabelTreeIndex, levels: Sequence[TreeLevel], beam_width: int) -> ScoredNodes:
-    """The scored nodes of the last of ``levels``: those below the ``beam_width`` best nodes of each level above it."""
-    scored = _score_first(levels[0])
-    for index, level in enumerate(levels[1:], start=1):
-        scored = _score_children(tree, index, level, *best_nodes(scored, beam_width))
+def search(tree: LabelTreeIndex, levels: Sequence[TreeLevel], beam_width: int) -> list[ScoredNodes]:
+    """The scored nodes of each level: those below the ``beam_width`` best nodes of the level above it.
+
+    Of the first level, which is scored whole, the logits have gradients.
+    """
+    scored = [_score_first(levels[0])]
+    with torch.no_grad():
+        for index, level in enumerate(levels[1:], start=1):
+            scored.append(_score_children(tree, index, level, *best_nodes(scored[-1], beam_width)))
     return scored
 
 
@@ -165,10 +173,12 @@ def tree_loss(
     beam_width: int,
     reduction: str,
     first: int = 0,
+    searched: Sequence[ScoredNodes] = (),
 ) -> TreeLoss:
     """Binary cross-entropy of the trained levels, summed over them: of all nodes in level 0, else of the candidates.
 
-    Candidates are the children of the positive nodes and of the best others above; scores that choose them have no gradient.
+    Candidates are the children of the positive nodes and of the best others in the level above, as prediction finds them; scores that
+    choose them have no gradient.
 
     Args:
         tree: The tree.
@@ -177,29 +187,18 @@ def tree_loss(
         beam_width: Nodes whose children are scored, K.
         reduction: ``mean`` over a document's candidates or ``sum_labels``, then a mean over documents.
         first: The first level that is trained; those above it only choose.
+        searched: What `search` found of all levels or those above the labels, where it is known already.
     """
-    loss, scored = 0.0, None
-    if first:
-        with torch.no_grad():
-            scored = search(tree, levels[:first], beam_width)
-    num_positives = (positives >= 0).sum(dim=1)  # (B,)
-    num_reached = num_positives
+    searched = searched or search(tree, levels[:-1], beam_width)
+    loss = 0.0
     for index in range(first, len(levels)):
         if index == 0:
-            scored = _score_first(levels[0])
+            ids, logits = searched[0].ids, searched[0].logits
         else:
-            beam, _ = best_nodes(scored, beam_width)
-            chosen = training_nodes(beam, tree.positives(index - 1, positives))
-            num_reached = is_among(tree.ancestors(index - 1, positives), beam).sum(dim=1)
-            scored = _score_children(tree, index, levels[index], chosen, _log_scores_of(scored, chosen))
-        logits = scored.logits.to(scored.log_scores.dtype)
-        loss = loss + candidate_loss(logits, scored.ids, tree.positives(index, positives), reduction)
+            beam, _ = best_nodes(searched[index - 1], beam_width)
+            ids, _ = tree.children_of(index, training_nodes(beam, tree.positives(index - 1, positives)))
+            logits = levels[index].logits_of(ids)
+        loss = loss + candidate_loss(_in_float32(logits), ids, tree.positives(index, positives), reduction)
+    num_positives = (positives >= 0).sum(dim=1)  # (B,)
+    num_reached = is_among(tree.ancestors(len(levels) - 2, positives), beam).sum(dim=1)
     return TreeLoss(loss, (num_reached / num_positives.clamp(min=1)).sum(), (num_positives > 0).sum())
-
-
-def _log_scores_of(scored: ScoredNodes, nodes: Tensor) -> Tensor:
-    """Log scores of nodes (B, K), 0 where they were not scored or are padding."""
-    ids, order = scored.ids.sort(dim=1)
-    places = torch.searchsorted(ids, nodes).clamp(max=max(0, ids.shape[1] - 1))
-    found = scored.log_scores.gather(1, order.gather(1, places))
-    return found.masked_fill(ids.gather(1, places) != nodes, 0.0)

@@ -1,17 +1,19 @@
 """Label trees in training: from `LabelTree` to a model's arrays, level after level, and where biases start."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hf_xmtc.models.label_tree_model import LabelTreeModel
 from hf_xmtc.models.modeling_attentionxml import AttentionXMLForXMTC
 
 if TYPE_CHECKING:  # so that models without a tree do without scipy and datasets
     from datasets import Dataset
+    from transformers import Trainer
 
     from hf_xmtc.label_tree import LabelTree
 
@@ -47,9 +49,11 @@ def set_label_tree(model: LabelTreeModel, tree: "LabelTree") -> None:
     model.label_tree.set_tree(starts, torch.from_numpy(tree.label_order).long())
 
 
-def candidate_recall(model: nn.Module, training: bool) -> dict[str, float]:
-    """`LabelTreeModel.pop_candidate_recall`, and nothing of other models."""
-    return model.pop_candidate_recall(training) if isinstance(model, LabelTreeModel) else {}
+def candidate_recall(trainer: "Trainer", training: bool) -> dict[str, float]:
+    """`LabelTreeModel.pop_candidate_recall` over all processes of a training, and nothing of other models."""
+    if not isinstance(trainer.model, LabelTreeModel):
+        return {}
+    return trainer.model.pop_candidate_recall(training, partial(trainer.accelerator.reduce, reduction="sum"))
 
 
 @torch.no_grad()

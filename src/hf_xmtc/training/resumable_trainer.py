@@ -264,7 +264,7 @@ class ResumableTrainer(FiniteTrainer):
         if "train_loss" in logs:
             logs["train_loss"] = self._total_loss_scalar / max(self.state.global_step - self._steps_before, 1)
         if "loss" in logs:
-            logs |= candidate_recall(self.model, training=True)
+            logs |= candidate_recall(self, training=True)
         super().log(logs, *args, **kwargs)
 
     # ---- the end ---------------------------------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ class XMTCTrainer(ResumableTrainer):
     def _metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         num_candidates = getattr(self.model.config, "num_candidates", 0)
         found = self.evaluation.metrics(prediction, self.model.lowest_threshold(), num_candidates)
-        return {**found, **candidate_recall(self.model, training=False)}
+        return {**found, **candidate_recall(self, training=False)}
 
     def measure(self, output: PredictionOutput) -> PredictionOutput:
         """A prediction whose scores or whose model's thresholds have changed, with the sets and metrics of today (without prefix)."""
@@ -191,7 +191,11 @@ class XMTCTrainer(ResumableTrainer):
             scores, label_ids = map(torch.from_numpy, arrays)
             arrays = (*arrays, self.model.in_predicted_set(XMTCOutput(top_scores=scores, top_labels=label_ids)).numpy())
         metrics = self.compute_metrics(EvalPrediction(predictions=arrays, label_ids=output.label_ids))
-        return output._replace(predictions=arrays, metrics=metrics)
+        # Counted while the model scored the documents.
+        recalls = [value for name, value in output.metrics.items() if name.endswith("candidate_recall")]
+        return output._replace(
+            predictions=arrays, metrics={**({"candidate_recall": recalls[0]} if recalls else {}), **metrics}
+        )
 
     def tune_thresholds(self, output: PredictionOutput) -> None:
         """Give the model the thresholds that suit the prediction of a validation split best, as ``tune_threshold`` says."""
