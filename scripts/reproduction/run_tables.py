@@ -273,6 +273,7 @@ def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) 
     recipe = json.loads((folder / RECIPE_FILE).read_text(encoding="utf-8"))
     if row.backbone_package:
         recipe["backbone"] = row.backbone_package  # its folder means nothing on another machine
+    recipe |= {"parts": list(row.parts)} if row.parts else {}  # not the names of their folders, and weights
     log = folder / "training_log.json"
     history = json.loads(log.read_text(encoding="utf-8")) if log.exists() else []  # the SVM has no steps
     train = metrics.pop("train", {})  # ensembles are not trained
@@ -391,8 +392,7 @@ def _refuse_differences(recipes: dict[str, dict[str, Any]]) -> None:
         ]
         if different:
             raise ValueError(
-                f"Results of different recipes or data cannot be compared: {'; '.join(different)}. Delete the one that is out "
-                "of date, and its model folder, to run it anew."
+                f"Results of different recipes or data cannot be compared: {'; '.join(different)}. Delete the older, and its model folder."
             )
 
 

@@ -103,7 +103,7 @@ def test_an_ensemble_combines_the_models_of_its_parts_of_the_same_seed(table, tm
     def combine(folders, output, method):
         output.mkdir()
         (output / "metrics.json").write_text('{"validation": {}, "test": {"P@1": 0.5}}')
-        (output / "recipe.json").write_text('{"method": "consensus"}')
+        (output / "recipe.json").write_text('{"method": "consensus", "parts": {"model-seed3": {"weight": 0.4}}}')
         return "the ensemble's summary"
 
     calls = []
@@ -112,7 +112,11 @@ def test_an_ensemble_combines_the_models_of_its_parts_of_the_same_seed(table, tm
     table = dataclasses.replace(table, rows=(*table.rows, together))
     result = run_row(table, together, 3, tmp_path)
     assert calls == [([tmp_path / "svm", tmp_path / "model-seed3"], tmp_path / "together-seed3", "consensus")]
-    assert result["metrics"]["test"] == {"P@1": 0.5} and result["recipe"] == {"method": "consensus"} and result["seed"] == 3
+    assert (
+        result["metrics"]["test"] == {"P@1": 0.5}
+        and result["recipe"] == {"method": "consensus", "parts": ["svm", "model"]}
+        and result["seed"] == 3
+    )
     with pytest.raises(RuntimeError, match="Together, seed 4, could not be made: no model in svm"):
         monkeypatch.setattr(run_tables, "ensemble_folders", lambda *_: (_ for _ in ()).throw(ValueError("no model in svm")))
         run_row(table, together, 4, tmp_path)
@@ -169,7 +173,7 @@ def test_runs_of_a_row_with_different_recipes_are_refused_whether_or_not_the_rec
 ):
     other = finished(table.rows[1], 1, **RECIPE, processes=2)
     run_tables.write_json(tmp_path / "results" / "model-seed1.json", other)
-    message = "processes is 2 in model-seed1.json and None in model-seed2.json. Delete the one that is out of date"
+    message = "processes is 2 in model-seed1.json and None in model-seed2.json. Delete the older"
     with pytest.raises(ValueError, match=message):
         run_table(table, ["model"], [1, 2, 3], tmp_path / "results", tmp_path / "work")
     assert runs_done == [("model", 2)]  # no third run for a table that cannot be made
