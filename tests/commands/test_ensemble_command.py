@@ -42,7 +42,7 @@ def test_two_models_become_one_folder(parts, tmp_path, capsys):
     folder = tmp_path / "together"
     assert cli(["ensemble", *map(str, parts), "--output_dir", str(folder), "--num_trials", "20"]) == 0
     said = capsys.readouterr().out
-    assert "tuned" in said and "labels in common" in said
+    assert "tuned" in said and "labels in common" in said and "Weights: bert " in said
     report = check_model_folder(folder)
     assert report.problems == [] and report.left_out == []
     metrics = json.loads((folder / "metrics.json").read_text())

@@ -3,7 +3,7 @@ import argparse
 import pytest
 from transformers import HfArgumentParser
 
-from hf_xmtc.commands.predict_options import PredictArguments, option_parser
+from hf_xmtc.commands.predict_options import PredictArguments, check_options, option_parser
 
 REQUIRED = ["--model", "m", "--input", "a.txt", "--output", "b.jsonl"]
 
@@ -35,3 +35,15 @@ def test_wrong_options_are_refused(options, message, capsys):
         option_parser().parse_args(options)
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--output", "tags.csv"], "The output tags.csv ends in '.csv'; give a name ending in .parquet or .jsonl"),
+        (["--top_k", "0"], "--top_k is 0 but must be at least 1"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_before_anything_heavy_is_imported(option, message):
+    with pytest.raises(SystemExit, match=message):
+        check_options(["--model", "m", "--input", "texts.txt", "--output", "tags.jsonl", *option])

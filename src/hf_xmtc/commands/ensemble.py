@@ -130,7 +130,9 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
     (output / "README.md").write_text(str(card), encoding="utf-8")
     _check_reopens(model, output, names, len(folders))
     write_json(output / METRICS_FILE, metrics)  # last, because it marks the folder as finished
-    return f"{_summary(metrics)}\nThe ensemble of {', '.join(part_names)} is in {output}."
+    return (
+        f"{_summary(metrics)}\n{_weight_summary(part_names, chosen)}The ensemble of {', '.join(part_names)} is in {output}."
+    )
 
 
 def ensemble_files(
@@ -366,6 +368,17 @@ def _check_reopens(model: EnsembleForXMTC, output: Path, names: LabelNames, num_
     difference = check_reopens(output, texts, labels, scores)
     logger.info(
         f"Reopened {output} in a fresh process without hf_xmtc: the scores agree (largest difference {difference:.1e})."
+    )
+
+
+def _weight_summary(names: Sequence[str], chosen: Combination) -> str:
+    """A line with the weights that tuning gave; nothing for other methods."""
+    if not chosen.weights:
+        return ""
+    idle = [name for name, weight in zip(names, chosen.weights, strict=True) if not weight]
+    note = f" {', '.join(idle)} adds nothing and takes its time: leave it out, or choose --method consensus." if idle else ""
+    return (
+        f"Weights: {', '.join(f'{name} {weight:.2f}' for name, weight in zip(names, chosen.weights, strict=True))}.{note}\n"
     )
 
 

@@ -58,7 +58,7 @@ def open_model(
     # A class that came with the model is not a subclass of ours, so it is known by what it can do.
     if not hasattr(model, "check_tokenizer"):
         raise ValueError(
-            f"{name_or_path} is a {type(model).__name__}, not a model of hf_xmtc. Train one with scripts/train.py; a "
+            f"{name_or_path} is a {type(model).__name__}, not a model of hf_xmtc. Train one with hf-xmtc train; a "
             "pretrained encoder goes into it with BertXMLForXMTC.from_backbone."
         )
     if missing := sorted(loading["missing_keys"]):
@@ -135,7 +135,7 @@ def check_readable(name_or_path: str) -> None:
     if not folder.is_dir():
         beside_others = folder.parent != Path() and folder.parent.is_dir()
         if folder.is_absolute() or name_or_path.startswith(".") or name_or_path.count("/") > 1 or beside_others:
-            raise FileNotFoundError(f"There is no model folder {name_or_path}. Give the folder that scripts/train.py wrote.")
+            raise FileNotFoundError(f"There is no model folder {name_or_path}. Give the folder that hf-xmtc train wrote.")
         return
     missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
     parts = [] if "config.json" in missing else parts_of(read_json_object(folder / "config.json"))
@@ -146,7 +146,7 @@ def check_readable(name_or_path: str) -> None:
     if missing:
         raise FileNotFoundError(
             f"The model folder {name_or_path} is not complete: {', '.join(missing)} missing. Was the training stopped "
-            "before it ended? Run scripts/train.py again with the same settings, or copy the folder again."
+            "before it ended? Run hf-xmtc train again with the same settings, or copy the folder again."
         )
 
 

@@ -1,11 +1,14 @@
 """Options of `hf-xmtc predict`. Nothing heavy is imported, so that help and errors come at once."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, get_args, get_type_hints
 
-__all__ = ["PredictArguments", "check_options", "option_parser"]
+__all__ = ["OUTPUT_FORMATS", "PredictArguments", "check_options", "check_output_name", "option_parser"]
+
+OUTPUT_FORMATS = ("parquet", "jsonl")
 
 
 def _option(description: str, default: Any = MISSING) -> Any:
@@ -47,6 +50,7 @@ class PredictArguments:
             raise ValueError(
                 f"--min_score is {self.min_score} but scores lie between 0 and 1. Use 0 to keep all top_k labels."
             )
+        check_output_name(self.output)
         if self.threshold not in (None, "model") and not _is_score(self.threshold):
             raise ValueError(f"--threshold is {self.threshold!r} but must be a number from 0 to 1, or 'model'.")
 
@@ -70,12 +74,26 @@ def option_parser() -> argparse.ArgumentParser:
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the help where it is asked for, and refuse options that do not exist.
+    """Print the help where it is asked for, and refuse options that do not exist and values that cannot be.
 
     Raises:
         SystemExit: In both cases.
     """
-    option_parser().parse_args(argv)
+    try:
+        PredictArguments(**vars(option_parser().parse_args(argv)))
+    except ValueError as error:
+        raise SystemExit(f"ValueError: {error}") from error
+
+
+def check_output_name(output: str | os.PathLike[str]) -> None:
+    """Refuse a name of the output that does not say its format.
+
+    Raises:
+        ValueError: With the ending.
+    """
+    ending = os.path.splitext(output)[1]
+    if ending.lower().lstrip(".") not in OUTPUT_FORMATS:
+        raise ValueError(f"The output {os.fspath(output)} ends in {ending!r}; give a name ending in .parquet or .jsonl.")
 
 
 def _boolean(text: str) -> bool:

@@ -13,10 +13,10 @@ from hf_xmtc.strict_json import json_text
 
 from .document_files import import_pyarrow
 from .json_files import write_json
+from .predict_options import check_output_name
 
-__all__ = ["OUTPUT_FORMATS", "PredictionRow", "PredictionWriter", "Progress"]
+__all__ = ["PredictionRow", "PredictionWriter", "Progress"]
 
-OUTPUT_FORMATS = ("parquet", "jsonl")
 
 _ROW_GROUP_ROWS = 65_536
 
@@ -105,10 +105,7 @@ class PredictionWriter:
         self.format = self.output.suffix.lower().lstrip(".")
         self.settings, self.has_ids = settings, has_ids
         self._left_out = {name for name, there in (("id", has_ids), ("names", has_names)) if not there}
-        if self.format not in OUTPUT_FORMATS:
-            raise ValueError(
-                f"The output {output} ends in {self.output.suffix!r}; give a name ending in .parquet or .jsonl."
-            )
+        check_output_name(output)
         self._schema = self._build_schema(id_type) if self.format == "parquet" else None
         self._ids_as_text = self.format == "parquet" and id_type is None
         self.partial = self.output.with_name(self.output.name + ".partial")

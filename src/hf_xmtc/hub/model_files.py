@@ -75,7 +75,7 @@ class ModelFiles:
         folder = Path(folder)
         if not folder.is_dir():
             what = "a file, not a folder" if folder.exists() else "not there"
-            raise FileNotFoundError(f"The model folder {folder} is {what}. Give the folder that scripts/train.py wrote.")
+            raise FileNotFoundError(f"The model folder {folder} is {what}. Give the folder that hf-xmtc train wrote.")
         found = cls(folder)
         entries = dict(_entries(folder))
         # What cannot be read is no file yet for the searches below.

@@ -91,7 +91,7 @@ def _check_files(files: ModelFiles, required_files: tuple[str, ...]) -> ModelFol
     if report.missing:
         report.problems.insert(
             0,
-            f"missing: {', '.join(report.missing)}. Was the training stopped before it ended? Run scripts/train.py again, "
+            f"missing: {', '.join(report.missing)}. Was the training stopped before it ended? Run hf-xmtc train again, "
             "or copy the missing files from where the folder came from.",
         )
     pickles = [name for name in report.left_out if name.endswith(PICKLE_SUFFIXES)]
