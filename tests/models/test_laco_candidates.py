@@ -192,7 +192,7 @@ def test_candidates_are_needed_where_the_model_reads_no_others_and_must_be_label
     [
         ({"label_term": True}, "label_term=True, but it scores candidates and num_candidates=0"),
         ({"retrieval_weight": 0.5}, "retrieval_weight=0.5, but it scores candidates and num_candidates=0"),
-        ({"num_candidates": 4, "retrieval_weight": 1.5}, "retrieval_weight=1.5, but a share is from 0 to 1"),
+        ({"num_candidates": 4, "retrieval_weight": 1.5}, "retrieval_weight=1.5, but a weight is from 0 to 1"),
         ({"num_candidates": -1}, "num_candidates=-1"),
         (
             {"num_candidates": 4, "label_positions": "sequential"},
