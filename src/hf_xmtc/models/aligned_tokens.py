@@ -1,11 +1,11 @@
-"""`align_words`: the words of each document in the first columns, wherever padding put them."""
+"""Words of a batch in the first columns, wherever padding put them (`align_words`), and no more than a model takes (`check_length`)."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["AlignedWords", "align_words"]
+__all__ = ["AlignedWords", "align_words", "check_length"]
 
 
 class AlignedWords(NamedTuple):
@@ -65,3 +65,20 @@ def align_words(input_ids: Tensor, attention_mask: Tensor | None, pad_token_id: 
     order = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)  # (B, T)
     mask = mask.gather(1, order)
     return AlignedWords(input_ids.gather(1, order).masked_fill(~mask, padding), mask, order)
+
+
+def check_length(num_tokens: int, limit: int | None, beside: str = "") -> None:
+    """Refuse an input of more tokens than the model takes.
+
+    Args:
+        num_tokens: Tokens of the input, special tokens included.
+        limit: Most tokens; None where there is no limit.
+        beside: Words for the message on what takes further places.
+
+    Raises:
+        ValueError: With both numbers.
+    """
+    if limit is not None and num_tokens > limit:
+        raise ValueError(
+            f"The input has {num_tokens} tokens but the model takes {limit}{beside}. Tokenize with truncation=True and max_length={limit}."
+        )

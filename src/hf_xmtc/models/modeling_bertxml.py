@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .aligned_tokens import AlignedWords, align_words
+from .aligned_tokens import AlignedWords, align_words, check_length
 from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .bertxml_encoder import BertXMLEncoder
 from .configuration_bertxml import BertXMLConfig
@@ -123,12 +123,7 @@ class BertXMLForXMTC(XMTCPreTrainedModel):
                 f"The input has {input_ids.shape[1]} tokens, fewer than its num_cls_tokens={self.config.num_cls_tokens} CLS tokens. "
                 "Tokenize with the tokenizer saved beside the model."
             )
-        limit = self.max_input_tokens
-        if limit is not None and input_ids.shape[1] > limit:
-            raise ValueError(
-                f"The input has {input_ids.shape[1]} tokens but the model takes {limit}. Tokenize with truncation=True and "
-                f"max_length={limit}."
-            )
+        check_length(input_ids.shape[1], self.max_input_tokens)
         check_segments(token_type_ids, number_of_segments(self.backbone.config) if hasattr(self, "backbone") else 1)
         # Backbones count positions from the first column, so padding on the left is moved behind the text.
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .aligned_tokens import AlignedWords, align_words
+from .aligned_tokens import AlignedWords, align_words, check_length
 from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .configuration_joint import JointConfig
 from .joint_document_cache import DocumentCache, cache_argument
@@ -99,12 +99,8 @@ class JointModel(XMTCPreTrainedModel):
             ValueError: If texts are longer than the model takes, in several segments, or label ids are unknown.
         """
         check_segments(token_type_ids, 1)
-        limit = self.max_input_tokens
-        if limit is not None and input_ids.shape[1] > limit:
-            raise ValueError(
-                f"The input has {input_ids.shape[1]} tokens but the model takes {limit} beside the {self.config.num_label_tokens} of its "
-                f"labels and their separator. Tokenize with truncation=True and max_length={limit}."
-            )
+        beside = f" beside the {self.config.num_label_tokens} of its labels and their separator"
+        check_length(input_ids.shape[1], self.max_input_tokens, beside)
         if candidate_ids is not None:
             self._check_candidates(candidate_ids, len(input_ids))
         words = align_words(input_ids, attention_mask, self.config.pad_token_id)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .aligned_tokens import AlignedWords, check_length
 from .attentionxml_head import DocumentStates, LabelAttentionHead
 from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .configuration_lightattention import LightAttentionConfig
@@ -12,7 +13,7 @@ from .label_head import BaseLabelHead, LabelHead
 from .label_tree_model import LabelTreeModel, UpperLevel
 from .label_tree_search import TreeLevel
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
-from .word_encoders import AlignedWords, BiLSTM, WordEmbedding, WordLevelModel
+from .word_encoders import BiLSTM, WordEmbedding, WordLevelModel
 
 __all__ = ["LightAttentionForXMTC"]
 
@@ -101,12 +102,7 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
         if not has_backbone:
             states, _ = self.read_aligned(words, self.words, self.bilstm)
             return DocumentStates(states, words.read), words
-        limit = self.max_input_tokens
-        if limit is not None and words.ids.shape[1] > limit:
-            raise ValueError(
-                f"The input has {words.ids.shape[1]} tokens but the model takes {limit}. Tokenize with truncation=True and "
-                f"max_length={limit}."
-            )
+        check_length(words.ids.shape[1], self.max_input_tokens)
         segments = None if token_type_ids is None else token_type_ids.gather(1, words.order)
         (states,) = self.read_batch(words, self._run_backbone, segments)
         states = nn.functional.pad(states, (0, 0, 0, words.ids.shape[1] - states.shape[1]))

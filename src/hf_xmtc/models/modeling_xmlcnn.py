@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from .aligned_tokens import check_length
 from .configuration_xmlcnn import XMLCNNConfig
 from .modeling_xmtc import XMTCOutput
 from .word_encoders import WordEmbedding, WordLevelModel
@@ -106,10 +107,7 @@ class XMLCNNForXMTC(WordLevelModel):
             )
         else:
             width = words.ids.shape[1]
-            if width > columns:
-                raise ValueError(
-                    f"The input has {width} tokens but the model takes {columns}. Tokenize with truncation=True and max_length={columns}."
-                )
+            check_length(width, columns)
             ids = nn.functional.pad(words.ids, (0, columns - width), value=self.config.pad_token_id or 0)
             pooled = self._pool(self.words(ids), words.lengths)
         return nn.functional.relu(self.bottleneck(pooled))
