@@ -10,6 +10,7 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig
 from .backbone_checks import check_model_type, try_backbone
 
 __all__ = [
+    "OptionalBackbone",
     "backbone_config_of",
     "build_backbone",
     "check_segments",
@@ -49,6 +50,35 @@ def backbone_config_of(value: dict | PreTrainedConfig) -> PreTrainedConfig:
 def stored_backbone(config: PreTrainedConfig) -> dict[str, Any]:
     """A backbone's config as config.json stores it: as the encoder's own checkpoints store it, without what only fills space."""
     return {key: value for key, value in config.to_diff_dict().items() if key not in NOT_OF_A_BACKBONE}
+
+
+class OptionalBackbone:
+    """How a config stores itself that has either an encoder of its own or a ``backbone_config``; stands before its config class.
+
+    Attributes:
+        own_encoder_fields: Fields of the own encoder, which say nothing about a backbone.
+        backbone_fields: Fields that both have; the backbone's are the ones that are stored.
+    """
+
+    own_encoder_fields = backbone_fields = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        output = super().to_dict()
+        if self.backbone_config is not None:
+            for field in self.own_encoder_fields:
+                output.pop(field, None)
+            if isinstance(output.get("backbone_config"), dict):
+                for field in NOT_OF_A_BACKBONE:
+                    output["backbone_config"].pop(field, None)
+        return output
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        output = super().to_diff_dict()
+        if self.backbone_config is not None:
+            output["backbone_config"] = stored_backbone(self.backbone_config)
+            for field in self.backbone_fields:
+                output.pop(field, None)
+        return output
 
 
 def number_of_segments(config: PreTrainedConfig) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedConfig
 
 from .backbone_checks import positions_of
-from .backbones import NOT_OF_A_BACKBONE, backbone_config_of, stored_backbone
+from .backbones import OptionalBackbone, backbone_config_of
 from .configuration_xmtc import XMTCConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
@@ -33,7 +33,7 @@ OWN_ENCODER_FIELDS = (
 BACKBONE_FIELDS = ("hidden_size", "vocab_size", "pad_token_id")
 
 
-class BertXMLConfig(XMTCConfig):
+class BertXMLConfig(OptionalBackbone, XMTCConfig):
     """Settings of `BertXMLForXMTC`.
 
     Without ``backbone_config`` the encoder is BertXML's own small one, trained from scratch. The defaults are one layer of
@@ -68,6 +68,7 @@ class BertXMLConfig(XMTCConfig):
     """
 
     model_type = "bertxml"
+    own_encoder_fields, backbone_fields = OWN_ENCODER_FIELDS, BACKBONE_FIELDS
     left_out_of_files = (
         "hidden_act",
         "layer_norm",
@@ -199,21 +200,3 @@ class BertXMLConfig(XMTCConfig):
         if self.backbone_config is None:
             return self.max_position_embeddings
         return self._positions.count
-
-    def to_dict(self) -> dict[str, Any]:
-        output = super().to_dict()
-        if self.backbone_config is not None:
-            for field in OWN_ENCODER_FIELDS:
-                output.pop(field, None)
-            if isinstance(output.get("backbone_config"), dict):
-                for field in NOT_OF_A_BACKBONE:
-                    output["backbone_config"].pop(field, None)
-        return output
-
-    def to_diff_dict(self) -> dict[str, Any]:
-        output = super().to_diff_dict()
-        if self.backbone_config is not None:
-            output["backbone_config"] = stored_backbone(self.backbone_config)
-            for field in BACKBONE_FIELDS:
-                output.pop(field, None)
-        return output

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedConfig
 
 from .backbone_checks import positions_of
-from .backbones import NOT_OF_A_BACKBONE, backbone_config_of, stored_backbone
+from .backbones import OptionalBackbone, backbone_config_of
 from .configuration_attentionxml import AttentionXMLConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
@@ -29,7 +29,7 @@ OWN_ENCODER_FIELDS = (
 BACKBONE_FIELDS = ("vocab_size", "pad_token_id")
 
 
-class LightAttentionConfig(AttentionXMLConfig):
+class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
     """Settings of `LightAttentionForXMTC`; fields of `AttentionXMLConfig` apply too.
 
     Args:
@@ -46,6 +46,7 @@ class LightAttentionConfig(AttentionXMLConfig):
     """
 
     model_type = "lightattention"
+    own_encoder_fields, backbone_fields = OWN_ENCODER_FIELDS, BACKBONE_FIELDS
     left_out_of_files = ("variant", "cluster_scoring", "label_scoring", "dot_size", "backbone_config")
 
     cornet_num_blocks: int = 0
@@ -118,21 +119,3 @@ class LightAttentionConfig(AttentionXMLConfig):
             return None  # counted from the backbone's layers
         encoders = 1 + len(self.tree_level_sizes) if self.variant == "levelwise" else 1
         return encoders * super().activation_elements_per_token
-
-    def to_dict(self) -> dict[str, Any]:
-        output = super().to_dict()
-        if self.backbone_config is not None:
-            for field in OWN_ENCODER_FIELDS:
-                output.pop(field, None)
-            if isinstance(output.get("backbone_config"), dict):
-                for field in NOT_OF_A_BACKBONE:
-                    output["backbone_config"].pop(field, None)
-        return output
-
-    def to_diff_dict(self) -> dict[str, Any]:
-        output = super().to_diff_dict()
-        if self.backbone_config is not None:
-            output["backbone_config"] = stored_backbone(self.backbone_config)
-            for field in BACKBONE_FIELDS:
-                output.pop(field, None)
-        return output
