@@ -7,7 +7,8 @@ import transformers
 from datasets import Dataset
 
 from hf_xmtc.data import LabelInfo, label_counts
-from hf_xmtc.label_tree import LabelTree, TreeShape, label_features, num_clusters
+from hf_xmtc.label_tree import LabelTree, TreeShape, num_clusters
+from hf_xmtc.models.configuration_lightattention import most_clusters
 from hf_xmtc.models.label_tree_model import LabelTreeModel
 from hf_xmtc.models.modeling_attentionxml import AttentionXMLForXMTC
 from hf_xmtc.training import (
@@ -21,15 +22,12 @@ from hf_xmtc.training import (
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 
 from .output_folder import level_folder
-from .processes import log_once, usable_cores
+from .processes import log_once
 from .recipe import Recipe
 from .trained_state import keep_trained, restore_trained
-from .tree import describe, label_rows, tfidf
+from .tree import describe, tree_of_texts
 
 __all__ = ["give_label_tree", "shape_for_sizes", "train_upper_levels"]
-
-# Most frequent words that describe labels.
-MAX_FEATURES = 500_000
 
 
 def give_label_tree(recipe: Recipe, model: LabelTreeModel, train: Dataset, info: LabelInfo) -> None:
@@ -42,10 +40,7 @@ def give_label_tree(recipe: Recipe, model: LabelTreeModel, train: Dataset, info:
         tree = LabelTree.load(recipe.model.label_tree)
     else:
         shape = shape_for_sizes(model.config.tree_level_sizes, info.num_labels)
-        features = label_features(tfidf(train, MAX_FEATURES), label_rows(train, info.num_labels), info.num_labels)
-        tree = LabelTree.build(
-            features, shape, seed=recipe.training.seed, num_workers=usable_cores(), labels_digest=info.names.digest()
-        )
+        tree = tree_of_texts(train, info, shape, recipe.training.seed)
     set_label_tree(model, tree)
     log_once(recipe.training, describe(tree))
 
@@ -59,10 +54,9 @@ def shape_for_sizes(sizes: list[int], num_labels: int) -> TreeShape:
     depths, max_leaf = tuple(size.bit_length() - 1 for size in sizes), -(-num_labels // sizes[-1])
     built = [*(2**depth for depth in depths[:-1]), num_clusters(num_labels, max_leaf)]
     if sizes != built:
-        largest = 2 ** max(0, (2 * num_labels // 3).bit_length() - 1)  # beyond, clusters of two stand beside split ones
         raise ValueError(
             f"tree_level_sizes={sizes}, but 2-means, which halves {num_labels:,} labels again and again, gives levels of {built} clusters. "
-            f"Choose powers of two up to {largest:,}, or build a tree with hf-xmtc tree and give its folder as --label_tree."
+            f"Choose powers of two up to {most_clusters(num_labels):,}, or build a tree with hf-xmtc tree and give its folder as --label_tree."
         )
     shape = TreeShape(max_leaf, depths)
     shape.check(num_labels)
@@ -123,7 +117,6 @@ def train_upper_levels(
 
     train_levels(trainer.model, train_level, trainer.args.seed)
     start_bias(trainer.model, splits["train"])  # a bias that labels share is now that of the clusters above
-    transformers.set_seed(
-        trainer.args.seed
-    )  # the labels' training is the same whether levels were trained in this run or not
+    # The labels' training is the same whether levels were trained in this run or not.
+    transformers.set_seed(trainer.args.seed)
     return seconds

@@ -12,15 +12,15 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
 from tqdm import tqdm
 
-from hf_xmtc.data import label_info_of, load_xmtc_dataset
+from hf_xmtc.data import LabelInfo, label_info_of, load_xmtc_dataset
 from hf_xmtc.label_tree import LabelTree, TreeShape, cluster_depth, label_features
 from hf_xmtc.label_tree.tree_files import SETTINGS_FILE
 from hf_xmtc.retrieval.candidate_generator import VECTORIZER
 
 from .processes import usable_cores
-from .tree_options import option_parser
+from .tree_options import MAX_FEATURES, option_parser
 
-__all__ = ["build_tree", "describe", "label_rows", "main", "tfidf"]
+__all__ = ["build_tree", "describe", "main", "tree_of_texts"]
 
 _BATCH_ROWS = 1_000
 
@@ -74,16 +74,7 @@ def build_tree(options: argparse.Namespace) -> LabelTree:
     else:
         shape = TreeShape(options.max_leaf, tuple(options.levels or [cluster_depth(info.num_labels, options.max_leaf)]))
     shape.check(info.num_labels)
-    features = label_features(tfidf(rows, options.max_features), label_rows(rows, info.num_labels), info.num_labels)
-    with tqdm(total=info.num_labels * shape.depths[-1], desc="Clusters", unit="label", unit_scale=True) as bar:
-        tree = LabelTree.build(
-            features,
-            shape,
-            seed=options.seed,
-            num_workers=options.num_workers or usable_cores(),
-            labels_digest=info.names.digest(),
-            progress=bar.update,
-        )
+    tree = tree_of_texts(rows, info, shape, options.seed, options.max_features, options.num_workers)
     built_from = {
         "dataset": options.dataset,
         "dataset_fingerprint": info.fingerprint,
@@ -95,6 +86,36 @@ def build_tree(options: argparse.Namespace) -> LabelTree:
     }
     tree.save(folder, built_from)
     return tree
+
+
+def tree_of_texts(
+    rows: Dataset,
+    info: LabelInfo,
+    shape: TreeShape,
+    seed: int,
+    max_features: int = MAX_FEATURES,
+    num_workers: int | None = None,
+) -> LabelTree:
+    """Cluster the labels of training texts by the words of the texts that have them.
+
+    Args:
+        rows: The training split.
+        info: Its labels.
+        shape: Levels and size of clusters.
+        seed: Of the first centres of each split.
+        max_features: Most frequent words that describe labels.
+        num_workers: Threads; by default as many as there are cores.
+    """
+    features = label_features(_tfidf(rows, max_features), _label_rows(rows, info.num_labels), info.num_labels)
+    with tqdm(total=info.num_labels * shape.depths[-1], desc="Clusters", unit="label", unit_scale=True) as bar:
+        return LabelTree.build(
+            features,
+            shape,
+            seed=seed,
+            num_workers=num_workers or usable_cores(),
+            labels_digest=info.names.digest(),
+            progress=bar.update,
+        )
 
 
 def describe(tree: LabelTree) -> str:
@@ -109,7 +130,7 @@ def describe(tree: LabelTree) -> str:
     return "\n".join([f"A label tree of {tree.num_levels} levels:", *lines])
 
 
-def tfidf(rows: Dataset, max_features: int) -> csr_array:
+def _tfidf(rows: Dataset, max_features: int) -> csr_array:
     """TF-IDF vectors of training texts, (N, V).
 
     Raises:
@@ -131,7 +152,7 @@ def _texts(rows: Dataset) -> Iterator[str]:
             bar.update(len(batch["text"]))
 
 
-def label_rows(rows: Dataset, num_labels: int) -> csr_array:
+def _label_rows(rows: Dataset, num_labels: int) -> csr_array:
     """Their labels, (N, L)."""
     lists = rows.select_columns("labels").with_format("arrow")[:]["labels"].combine_chunks()
     indptr = np.append(0, np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False)))

@@ -3,7 +3,10 @@
 import argparse
 from collections.abc import Sequence
 
-__all__ = ["check_options", "option_parser"]
+__all__ = ["MAX_FEATURES", "check_options", "option_parser"]
+
+# Most frequent words that describe labels.
+MAX_FEATURES = 500_000
 
 
 def option_parser() -> argparse.ArgumentParser:
@@ -33,7 +36,10 @@ def option_parser() -> argparse.ArgumentParser:
         help="part of train held out where there is no validation split (default: 0.1)",
     )
     data.add_argument(
-        "--max_features", type=int, default=500_000, help="most frequent words that describe labels (default: 500000)"
+        "--max_features",
+        type=int,
+        default=MAX_FEATURES,
+        help=f"most frequent words that describe labels (default: {MAX_FEATURES})",
     )
     tree = parser.add_argument_group("tree")
     tree.add_argument(

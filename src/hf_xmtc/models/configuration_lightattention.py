@@ -14,7 +14,7 @@ from .configuration_attentionxml import AttentionXMLConfig
 if TYPE_CHECKING:
     from .modeling_lightattention import LightAttentionForXMTC  # noqa: F401
 
-__all__ = ["LightAttentionConfig"]
+__all__ = ["LightAttentionConfig", "most_clusters"]
 
 # Fields of the own encoder, which say nothing about a backbone.
 OWN_ENCODER_FIELDS = (
@@ -27,6 +27,11 @@ OWN_ENCODER_FIELDS = (
 )
 # Fields that both have; the backbone's count.
 BACKBONE_FIELDS = ("vocab_size", "pad_token_id")
+
+
+def most_clusters(num_labels: int) -> int:
+    """Largest power of two of clusters that halving gives: with fewer than 1.5 labels for each, some are halved and others not."""
+    return 2 ** max(0, (2 * num_labels // 3).bit_length() - 1)
 
 
 class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
@@ -66,9 +71,7 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
     def set_tree_defaults(self) -> None:
         if self.tree_level_sizes is None and self.num_labels > 0:
             fewest = 2 ** round(math.log2(4 * math.sqrt(self.num_labels)))
-            # With fewer than 1.5 labels for each cluster, halving would end before there are so many.
-            largest = 2 ** max(0, (2 * self.num_labels // 3).bit_length() - 1)
-            self.tree_level_sizes = [min(fewest, largest)]
+            self.tree_level_sizes = [min(fewest, most_clusters(self.num_labels))]
         super().set_tree_defaults()
 
     def _follow_backbone(self) -> None:
