@@ -16,7 +16,7 @@ import torch
 from hf_xmtc.ensemble import METHODS, Combination, metric_function, tune
 from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.hub import card_from_folder
-from hf_xmtc.metrics import best_threshold, inverse_propensity
+from hf_xmtc.metrics import SHORT_REPORT, best_threshold, inverse_propensity
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER, EnsembleForXMTC
 
@@ -111,8 +111,10 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
             f"{folders[0]} and {folders[1]} have no predictions/validation.parquet in common to tune on. Train with a validation split, or "
             "choose --method consensus."
         )
-    recipe = _recipe(folders[0])
-    comparison = Comparison(part_names, *_weights(folders[0], recipe, len(names), len(ids)))
+    recipe, counted = _recipe(folders[0]), read_label_counts(folders[0])
+    if counted is None:
+        logger.warning(f"{folders[0] / LABEL_COUNTS} is missing, as in folders of older versions, so PSP is left out.")
+    comparison = Comparison(part_names, *_weights(counted, recipe, len(names), len(ids)))
     validation = splits.get("validation")
     chosen = Combination(method)
     if method == "tuned":
@@ -121,7 +123,6 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
             [part.ranking for part in validation], known, inverse_propensity=comparison.inverse_propensity, **tuning
         )
     model = _build(folders, part_names, chosen, depth)
-    counted = read_label_counts(folders[0])
     metrics = _write_predictions(
         OutputFolder(output), splits, chosen, comparison, model, names, list(ids)[len(names) :], counted and counted[0]
     )
@@ -274,11 +275,12 @@ def _recipe(folder: Path) -> dict[str, Any]:
     return read_json_object(folder / RECIPE_FILE) if (folder / RECIPE_FILE).is_file() else {}
 
 
-def _weights(folder: Path, recipe: dict[str, Any], num_labels: int, num_known: int) -> tuple[np.ndarray | None, int | None]:
+def _weights(
+    counted: tuple[np.ndarray, int] | None, recipe: dict[str, Any], num_labels: int, num_known: int
+) -> tuple[np.ndarray | None, int | None]:
     """Inverse propensities, also of labels that only evaluation data have; and the number of labels where those are ignored."""
-    ignored, counted = num_labels if recipe.get("ignore_unseen_labels") else None, read_label_counts(folder)
+    ignored = num_labels if recipe.get("ignore_unseen_labels") else None
     if counted is None:
-        logger.warning(f"{folder / LABEL_COUNTS} is missing, as in folders of older versions, so PSP is left out.")
         return None, ignored
     counts = np.append(counted[0], np.zeros(num_known - num_labels, dtype=np.int64))
     constants = {key: recipe[f"propensity_{key}"] for key in ("a", "b") if f"propensity_{key}" in recipe}
@@ -386,7 +388,7 @@ def _summary(metrics: dict[str, Any]) -> str:
     """The tables in percent."""
     lines = []
     for split, rows in metrics.get("comparison", {}).items():
-        shown = [name for name in ("P@1", "P@5", "nDCG@5", "R@5", "PSP@5") if name in next(iter(rows.values()))]
+        shown = [name for name in SHORT_REPORT if name in next(iter(rows.values()))]
         width = max(map(len, rows))
         lines += [f"{split:<{width}}  " + "  ".join(f"{name:>6}" for name in shown)]
         lines += [

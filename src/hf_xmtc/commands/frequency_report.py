@@ -4,11 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from hf_xmtc.metrics import auc_by_frequency, head_torso_tail, ranking_by_frequency
+from hf_xmtc.metrics import SHORT_REPORT, auc_by_frequency, head_torso_tail, ranking_by_frequency
 
 __all__ = ["frequency_report"]
-
-REPORTED = ("P@1", "P@5", "nDCG@5", "R@5", "PSP@5")
 
 
 def frequency_report(
@@ -41,6 +39,6 @@ def frequency_report(
         report[name] = {
             "num_labels": values["num_labels"],
             "num_documents": values["num_documents"] - values["num_left_out"],
-            **{metric: values[metric] for metric in REPORTED if metric in values},
+            **{metric: values[metric] for metric in SHORT_REPORT if metric in values},
         }
     return report

@@ -218,11 +218,8 @@ class TrainingRun:
             outputs = {split: trainer.measure(output) for split, output in outputs.items()}
         costs, self.metrics = self.metrics["train"], {}
         for split in (*splits, "train"):
-            values = (
-                {name.removeprefix(f"{split}_"): value for name, value in outputs[split].metrics.items()}
-                if split in outputs
-                else {}
-            )
+            measured = outputs[split].metrics if split in outputs else {}
+            values = {name.removeprefix(f"{split}_"): value for name, value in measured.items()}
             values = {name: value for name, value in values.items() if name not in NO_METRICS}
             self.metrics[split] = {**(costs if split == "train" else {}), **values, **self._candidate_metrics.get(split, {})}
         return outputs
@@ -264,18 +261,16 @@ class TrainingRun:
         folder, info, history = self.folder, self.info, self.trainer.state.log_history
         if self.generator is not None:
             self.generator.save_pretrained(folder.path)
-        for split in set(predictions) - {"train"}:
-            output = predictions[split]
-            top_scores, top_labels = (array[:, : self.args.eval_top_k] for array in output.predictions[:2])
-            rows = rows_in_data(self.data[split])
-            folder.write_predictions(split, rows, top_labels, top_scores, output.label_ids, info.names, info.evaluation_only)
         counts = label_counts(self.data["train"], info.num_labels)
         write_label_counts(folder.path, info.names.labels, counts, len(self.data["train"]))
-        if split := next((split for split in ("test", "validation") if split in predictions), None):
-            gold = predictions[split].label_ids
+        splits = [split for split in ("validation", "test") if split in predictions]
+        for split in splits:
+            gold, rows = predictions[split].label_ids, rows_in_data(self.data[split])
             scores, labels = (array[:, : self.args.eval_top_k] for array in predictions[split].predictions[:2])
+            folder.write_predictions(split, rows, labels, scores, gold, info.names, info.evaluation_only)
+        if splits:  # of the last one
             weights = self.trainer.evaluation.propensity_for(gold)
-            self.metrics["by_frequency"] = frequency_report(split, labels, scores, gold, counts, weights)
+            self.metrics["by_frequency"] = frequency_report(splits[-1], labels, scores, gold, counts, weights)
         write_json(folder.path / "training_log.json", history)
         title = f"{self.recipe.model.model_family} on {info.source}"
         write_picture_and_card(folder.path, history, title, self.metrics)

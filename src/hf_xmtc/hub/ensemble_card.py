@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
+from hf_xmtc.metrics import SHORT_REPORT
+
 from .markdown import code, escaped
 
 __all__ = ["introduction", "parts_section"]
 
-SHOWN = ("P@1", "P@5", "nDCG@5", "R@5", "PSP@5")
 METHODS = {
     "tuned": "Σ wᵢ · pᵢ^eᵢ, with weights and exponents that were best on the validation split",
     "consensus": "1 - Π (1 - pᵢ), AttentionXML's equation 9",
@@ -35,7 +36,7 @@ def parts_section(metrics: Mapping, recipe: Mapping) -> str:
     """
     blocks = []
     for split, rows in metrics.get("comparison", {}).items():
-        shown = [name for name in SHOWN if any(name in values for values in rows.values())]
+        shown = [name for name in SHORT_REPORT if any(name in values for values in rows.values())]
         lines = [f"On the {split} split, in percent:", "", f"| | {' | '.join(shown)} |", f"| --- |{' ---: |' * len(shown)}"]
         for name, values in rows.items():
             cells = " | ".join(f"{100 * values[metric]:.2f}" if metric in values else "–" for metric in shown)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-__all__ = ["frequency_section"]
+from hf_xmtc.metrics import SHORT_REPORT
 
-SHOWN = ("P@1", "P@5", "nDCG@5", "R@5", "PSP@5")
+__all__ = ["frequency_section"]
 
 
 def frequency_section(report: Mapping) -> str:
@@ -16,7 +16,7 @@ def frequency_section(report: Mapping) -> str:
     blocks = []
     kinds = {name: report[name] for name in ("head", "torso", "tail") if name in report}
     if kinds:
-        shown = [metric for metric in SHOWN if any(metric in values for values in kinds.values())]
+        shown = [metric for metric in SHORT_REPORT if any(metric in values for values in kinds.values())]
         lines = [
             f"On the {report['split']} split, in percent, each group as if there were no other labels. Head labels have more than 100 "
             "training documents, tail labels at most 5.",

@@ -13,7 +13,7 @@ from .label_correlation import LabelDependency, label_dependency, label_dependen
 from .label_sets import LabelSets, LabelSetsLike, label_sets
 from .propensity import PROPENSITY_CONSTANTS, inverse_propensity, psndcg_at_k, psp_at_k
 from .ranking import ndcg_at_k, precision_at_k, r_precision_at_k, recall_at_k
-from .report import propensity_report, ranking_report
+from .report import SHORT_REPORT, propensity_report, ranking_report
 from .thresholded import (
     PerLabelScores,
     hamming_loss,
@@ -26,6 +26,7 @@ from .thresholds import best_threshold, best_thresholds_per_label
 
 __all__ = [
     "PROPENSITY_CONSTANTS",
+    "SHORT_REPORT",
     "LabelAUC",
     "LabelDependency",
     "LabelSets",

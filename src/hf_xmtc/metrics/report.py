@@ -10,7 +10,10 @@ from .propensity import weigh
 from .ranking import RANKING_FORMULAS
 from .ranking_hits import RankingHits, match, mean_over_documents
 
-__all__ = ["propensity_report", "ranking_report"]
+__all__ = ["SHORT_REPORT", "propensity_report", "ranking_report"]
+
+# The metrics that tables with little room show.
+SHORT_REPORT = ("P@1", "P@5", "nDCG@5", "R@5", "PSP@5")
 
 
 def ranking_report(

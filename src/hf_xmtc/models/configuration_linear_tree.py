@@ -96,11 +96,6 @@ class LinearTreeConfig(XMTCConfig):
     def _is_level(self, sizes: Any) -> bool:
         return isinstance(sizes, list) and len(sizes) == self.num_trees and all(map(_is_count, sizes))
 
-    @property
-    def activation_elements_per_token(self) -> int:
-        """Numbers that scoring keeps per token, roughly; for the estimate of memory."""
-        return 0
-
 
 def _is_count(number: Any) -> bool:
     return type(number) is int and 0 <= number < 2**31  # as many as int32 counts
