@@ -1,4 +1,4 @@
-"""What one process of ``label_head_speed.py`` measures: a training step, top-k, the machine, or a model with many names.
+"""Measurements of one process of ``label_head_speed.py``: a training step, top-k, the machine, or a model with many names.
 
 All measurements return plain numbers. A step's weights are those of a new model, the same for every method, so that the losses of
 the first step can be compared; the learning rate is next to nothing, so that all steps are alike.

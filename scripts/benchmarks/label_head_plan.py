@@ -1,4 +1,4 @@
-"""What ``label_head_speed.py`` measures: label counts, widths and batch sizes, and which cases take turns."""
+"""Plan of ``label_head_speed.py``: label counts, widths and batch sizes, and which cases take turns."""
 
 import dataclasses
 from collections.abc import Sequence

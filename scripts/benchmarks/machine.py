@@ -1,4 +1,4 @@
-"""What every benchmark needs: a description of the machine, and a process of its own for a measurement of memory."""
+"""Needs of every benchmark: a description of the machine, and a process of its own for a measurement of memory."""
 
 import multiprocessing
 import os
@@ -35,6 +35,6 @@ def machine_description() -> dict[str, Any]:
 
 
 def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of a module answers in a process of its own, whose peak of memory is that of the function."""
+    """The answer of a module's function in a process of its own, whose peak of memory is that of the function."""
     with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()

@@ -1,4 +1,4 @@
-"""What ``training_speed.py`` measures: a sample of an epoch, inference, quality, and the memory of one step.
+"""Measurements of ``training_speed.py``: a sample of an epoch, inference, quality, and the memory of one step.
 
 A model is trained in one of the ways of `WAYS`: as `XMTCTrainer` does it, or with the structure of the authors' code (`AuthorsTrainer`),
 with their layers or ours. All measurements return plain numbers.

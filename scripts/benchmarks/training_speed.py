@@ -57,7 +57,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured.
+    """Choice of what is measured.
 
     Attributes:
         data_dir: Data set of the times.

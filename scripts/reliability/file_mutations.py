@@ -1,4 +1,4 @@
-"""What `mutate_array_files.py` does to a file: damage as disks, downloads and strangers do it, drawn from a seed."""
+"""The mutations of `mutate_array_files.py`: damage as disks, downloads and strangers do it, drawn from a seed."""
 
 import json
 import random

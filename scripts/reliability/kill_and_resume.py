@@ -184,7 +184,7 @@ def start(name: str, folder: Path) -> subprocess.Popen:
 
 
 def phase(folder: Path, since: float) -> str:
-    """What a killed run, begun at the time ``since``, was at, by what it has left."""
+    """The phase of a killed run that began at the time ``since``, by what it has left."""
     checkpoints = folder / "checkpoints"
     written = {path.name for path in folder.glob("*") if path.stat().st_mtime >= since}
     if "metrics.json" in written:

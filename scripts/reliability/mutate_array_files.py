@@ -61,7 +61,7 @@ def make_model(folder: Path) -> None:
 
 
 def answer(folder: Path) -> list:
-    """What the model says of some texts."""
+    """The answers of the model to some texts."""
     model, tokenizer = open_model(str(folder))
     generator = open_generator(model, str(folder))
     tagger = XMTCPipeline(model=model, tokenizer=tokenizer, candidates=generator, device="cpu")

@@ -1,4 +1,4 @@
-"""What damaged data files do: seeded mutations of every file of a data set, loaded and read in processes of their own.
+"""Effects of damaged data files: seeded mutations of every file of a data set, loaded and read in processes of their own.
 
     python scripts/reliability/mutate_data_files.py --output scripts/results/reliability/mutated-data-files.json
 
@@ -113,7 +113,7 @@ def _work(folder: Path, cache: Path, answer) -> None:
 
 
 def answer_of(folder: Path, cache: Path) -> tuple:
-    """What a process of its own answers that loads a data set: ``("read", digest)`` or the error's name and message.
+    """The answer of a process of its own that loads a data set: ``("read", digest)`` or the error's name and message.
 
     The name is None for a crash or a hang; a third entry says whether the error is a `ValueError`.
     """

@@ -121,7 +121,7 @@ def finish(command: Command) -> None:
 
 
 def content(output: Path) -> dict[str, Any]:
-    """What must be equal: names of the files, digest of weights or predictions, metrics."""
+    """Facts that must be equal: names of the files, digest of weights or predictions, metrics."""
     if output.is_file():
         return {"predictions": hashlib.sha256(output.read_bytes()).hexdigest()}
     names = sorted(path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file())
@@ -129,7 +129,7 @@ def content(output: Path) -> dict[str, Any]:
 
 
 def beside(output: Path) -> list[str]:
-    """What a run has left beside its output: locks, parts, states."""
+    """Leftovers of a run beside its output: locks, parts, states."""
     return sorted(path.name for path in output.parent.iterdir() if path.name.startswith(output.name) and path != output)
 
 

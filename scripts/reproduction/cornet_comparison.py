@@ -1,4 +1,4 @@
-"""What CorNet adds: pairs of rows without and with it over several tables, as Markdown, JSON and one picture.
+"""Gains of CorNet: pairs of rows without and with it over several tables, as Markdown, JSON and one picture.
 
 Differences are taken between runs of the same seed, on the test split. Convergence is read from the validation curves.
 """

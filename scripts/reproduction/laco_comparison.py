@@ -1,4 +1,4 @@
-"""What LACO's parts add: pairs of rows over several tables of predicted sets, as Markdown, JSON and pictures of figures 2 and 3."""
+"""Gains of LACO's parts: pairs of rows over several tables of predicted sets, as Markdown, JSON and pictures of figures 2 and 3."""
 
 import statistics
 from collections.abc import Mapping, Sequence

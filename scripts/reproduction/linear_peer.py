@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Settings(NamedTuple):
-    """What is chosen on the validation split.
+    """Settings that are chosen on the validation split.
 
     Attributes:
         ngrams: Longest word n-gram: 1 for single words, 2 for single words and pairs.

@@ -77,13 +77,13 @@ class Gain:
 
     @property
     def holds(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """True if the interval leaves out 0."""
         return self.half_width is not None and abs(self.mean) > self.half_width
 
 
 @dataclass(frozen=True)
 class PairGains:
-    """What the second row adds to the first on one data set.
+    """Gain of the second row over the first on one data set.
 
     Attributes:
         base: Title of the first row.
@@ -167,7 +167,7 @@ def _curve(run: Mapping[str, Any], metric: str) -> list[float]:
 
 
 def is_better(metric: str, gain: float) -> bool:
-    """Whether a difference is an improvement."""
+    """True if a difference is an improvement."""
     return gain < 0 if metric in LOWER_IS_BETTER else gain > 0
 
 

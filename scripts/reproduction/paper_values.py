@@ -1,4 +1,4 @@
-"""What the papers report on the data sets that the tables are made on too."""
+"""Results of the papers on the data sets that the tables are made on too."""
 
 __all__ = ["paper_values"]
 
@@ -103,7 +103,7 @@ LACO: dict[str, dict[str, tuple[float | None, ...]]] = {
 
 
 def paper_values(data_set: str) -> dict[str, tuple[str, dict[str, float]]]:
-    """What was published on a data set.
+    """Published results on a data set.
 
     Returns:
         Name of a row → paper, and values in per cent (distinct sets and KL as they are), of `COLUMNS` or `LACO_COLUMNS`. Where two papers

@@ -111,7 +111,7 @@ class RowResults:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """What a table shows.
+    """Columns and curve of a table.
 
     Attributes:
         metrics: Its columns, before those of the training.

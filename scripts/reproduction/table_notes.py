@@ -1,4 +1,4 @@
-"""What stands below a table of results: its data, settings and machine, and what is missing."""
+"""Notes below a table of results: its data, settings and machine, and what is missing."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
 
 
 def _limit(recipe: Mapping[str, Any]) -> str:
-    """What puts a label into a predicted set."""
+    """The rule that puts a label into a predicted set."""
     if recipe.get("tune_threshold", "none") != "none":
         return "a score above a threshold that was tuned on validation"
     return f"a score above {read_overrides(recipe.get('config_overrides')).get('decision_threshold', 0.5)}"

@@ -71,7 +71,7 @@ class Table:
     remarks: tuple[str, ...] = ()
 
     def dataset_in(self, data_dir: Path | None, cuts: Path | None = None) -> str:
-        """What the scripts take as ``--dataset``.
+        """The data set as the scripts take it (``--dataset``).
 
         Args:
             data_dir: Folder that holds the data set's folder.
