@@ -5,6 +5,7 @@ import torch
 
 from hf_xmtc.models.label_candidates import is_among
 from hf_xmtc.models.label_tree_index import LabelTreeIndex
+from models.label_clusters import labels_together
 
 # Root → A (labels 4, 1) and B (label 0), C (labels 2, 5, 3); A and B are below the first node of level 0, C below the second.
 STARTS = [torch.tensor([0, 2, 3]), torch.tensor([0, 2, 3, 6])]
@@ -30,7 +31,7 @@ def test_ancestors_and_parents_are_the_nodes_above():
     assert tree.ancestors(1, labels).tolist() == [[1, 0, 2], [2, 0, -100]]
     assert tree.ancestors(0, labels).tolist() == [[0, 0, 1], [1, 0, -100]]
     assert tree.parents(2).tolist() == [1, 0, 2, 2, 0, 2] and tree.parents(1).tolist() == [0, 0, 1]
-    assert sorted(tree.labels_together(3)) == [2, 3, 5]
+    assert sorted(labels_together(tree, 3)) == [2, 3, 5]
 
 
 def test_a_node_is_positive_once_if_a_label_below_it_is():  # W4

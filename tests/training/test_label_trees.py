@@ -26,6 +26,7 @@ from hf_xmtc.training import (
 )
 from hf_xmtc.training.label_trees import candidate_recall
 from hf_xmtc.training.option_conflicts import check_model_options
+from models.label_clusters import labels_together
 
 SIZES = {"vocab_size": 20, "embedding_size": 4, "hidden_size": 3, "linear_sizes": [4], "cornet_num_blocks": 0}
 # Labels 5, 0 | 1, 4 under the first node, 2, 3 under the second.
@@ -47,7 +48,7 @@ def test_a_model_takes_the_tree_of_its_labels():
     for level in range(3):
         assert index.ancestors(level, torch.arange(6)).tolist() == tree.ancestors(level).tolist()
     assert index.label_order.tolist() == tree.label_order.tolist()
-    assert [index.labels_together(label) for label in (5, 1, 2)] == [[0, 5], [1, 4], [2, 3]]
+    assert [labels_together(index, label) for label in (5, 1, 2)] == [[0, 5], [1, 4], [2, 3]]
 
 
 def test_a_tree_of_other_labels_or_sizes_is_refused():  # AC-31

@@ -93,11 +93,6 @@ class LabelTreeIndex(nn.Module):
         nodes = self.label_places if level == self.last_level else torch.arange(self.num_nodes(level))
         return torch.searchsorted(self.starts(level), nodes.to(self.label_order.device), right=True) - 1
 
-    def labels_together(self, label_id: int) -> list[int]:
-        """The labels in the cluster of a label, itself among them, in tree order."""
-        cluster = self.ancestors(self.last_level - 1, torch.tensor([[label_id]], device=self.label_order.device))
-        return self.children_of(self.last_level, cluster)[0][0].tolist()
-
     def _ids_at(self, level: int, places: Tensor) -> Tensor:
         return self.label_order[places] if level == self.last_level else places
 
