@@ -203,7 +203,8 @@ def parts_of(config: dict) -> list[str]:
 def _entries(folder: Path) -> Iterable[tuple[str, str]]:
     """Names of what lies in a folder, and why it cannot be published, empty for a file that can."""
     root = folder.resolve()
-    roots = [root, root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [root]
+    # A part lies two folders deep in a snapshot.
+    roots = [root, *(parent.parent / "blobs" for parent in root.parents[:3] if parent.name == "snapshots")]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.name in _SUBFOLDERS and entry.is_dir(follow_symlinks=False):
             for inner in sorted(os.scandir(entry.path), key=lambda inner: inner.name):
