@@ -20,6 +20,7 @@ MODEL_FILES = sorted((SOURCE / "models").glob("*.py"))
 # files stand alone on the Hub.
 _FILES = ("disk", "file_checks", "strict_json")
 _BOTTOM = ("models", "metrics", "label_tree", "tokenization")
+_LOWER = ("data", "inference")
 _MIDDLE = ("training", "evaluate_modules", "retrieval")
 _UPPER = ("demo", "analysis", "ensemble", "hub")
 
@@ -30,12 +31,12 @@ MAY_IMPORT = {
     "strict_json": (),
     **dict.fromkeys(_BOTTOM, ()),
     "label_tree": _FILES,
-    "data": (*_BOTTOM, *_FILES),
-    **dict.fromkeys(_MIDDLE, (*_BOTTOM, *_FILES, "data")),
-    **dict.fromkeys(_UPPER, (*_BOTTOM, *_FILES, "data", *_MIDDLE)),
-    "": (*_BOTTOM, *_FILES, "data", *_MIDDLE, *_UPPER),
-    "commands": ("", *_BOTTOM, *_FILES, "data", *_MIDDLE, *_UPPER),
-    "cli": ("", *_BOTTOM, *_FILES, "data", *_MIDDLE, *_UPPER, "commands"),
+    **dict.fromkeys(_LOWER, (*_BOTTOM, *_FILES)),
+    **dict.fromkeys(_MIDDLE, (*_BOTTOM, *_FILES, *_LOWER)),
+    **dict.fromkeys(_UPPER, (*_BOTTOM, *_FILES, *_LOWER, *_MIDDLE)),
+    "": (*_BOTTOM, *_FILES, *_LOWER, *_MIDDLE, *_UPPER),
+    "commands": ("", *_BOTTOM, *_FILES, *_LOWER, *_MIDDLE, *_UPPER),
+    "cli": ("", *_BOTTOM, *_FILES, *_LOWER, *_MIDDLE, *_UPPER, "commands"),
 }
 
 HUB_SAFE_PACKAGES = {"torch", "transformers", "safetensors", "numpy"}

@@ -36,7 +36,7 @@ EXAMPLES = {
     "explain": "tagger.explain(",
     "label_sets": 'threshold="model"',
     "label_pairs": "conditional_probabilities",
-    "candidates": "CandidateGenerator.from_pretrained",
+    "candidates": "open_generator(",
     "metrics": "precision_at_k(top_labels, positives, 3)",
     "open": "output.top_labels[0]",
     "ensemble": '"outputs/together"',

@@ -16,9 +16,10 @@ import transformers
 
 from hf_xmtc.commands.document_files import DocumentFile
 from hf_xmtc.commands.json_files import write_json
-from hf_xmtc.commands.model_opening import choose_max_length, open_generator, open_model
-from hf_xmtc.commands.predict import predict_texts
 from hf_xmtc.commands.processes import peak_memory_mb
+from hf_xmtc.inference.model_opening import choose_max_length, open_model
+from hf_xmtc.inference.text_prediction import predict_texts
+from hf_xmtc.retrieval import generator_for
 from machine import machine_description
 
 __all__ = ["main", "measure"]
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
 def measure(model_folder: str, texts: list[str], batch_size: int) -> dict[str, Any]:
     """Milliseconds of a text for its candidates, where the model has a generator, and for its scores; MiB at the peak."""
     model, tokenizer = open_model(model_folder)
-    generator = open_generator(model, model_folder)
+    generator = generator_for(model, model_folder)
     limit = choose_max_length(model, tokenizer, None)
 
     def tag(part: list[str]) -> tuple[float, float]:

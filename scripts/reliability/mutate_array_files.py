@@ -31,7 +31,8 @@ import transformers  # noqa: E402
 
 from file_mutations import mutate  # noqa: E402
 from hf_xmtc import XMTCPipeline  # noqa: E402
-from hf_xmtc.commands.model_opening import open_generator, open_model  # noqa: E402
+from hf_xmtc.inference.model_opening import open_model  # noqa: E402
+from hf_xmtc.retrieval import generator_for  # noqa: E402
 from small_corpus import WORDS, make_documents  # noqa: E402
 from small_laco import save_generator, save_small_laco  # noqa: E402
 
@@ -63,7 +64,7 @@ def make_model(folder: Path) -> None:
 def answer(folder: Path) -> list:
     """The answers of the model to some texts."""
     model, tokenizer = open_model(str(folder))
-    generator = open_generator(model, str(folder))
+    generator = generator_for(model, str(folder))
     tagger = XMTCPipeline(model=model, tokenizer=tokenizer, candidates=generator, device="cpu")
     return [[(entry["label"], entry["score"]) for entry in row] for row in tagger(TEXTS, top_k=3)]
 

@@ -8,8 +8,8 @@ import pytest
 from predicted import TEXTS
 from safetensors.torch import load_file, save_file
 
-from hf_xmtc.commands.model_opening import open_model
 from hf_xmtc.commands.predict import main as predict_main
+from hf_xmtc.inference.model_opening import open_model
 from small_laco import save_generator, save_small_laco
 
 

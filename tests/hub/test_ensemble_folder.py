@@ -83,3 +83,14 @@ def test_it_opens_from_the_hub_as_from_the_folder(ensemble_folder, hub, push, ru
     (root,) = (tmp_path / "cache").glob("hub/models--me--together/snapshots/*")
     names = [path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()]
     assert "parts/cnn/labels.json" in names and "metrics.json" not in names
+
+
+def test_a_snapshot_in_the_hubs_cache_is_complete(ensemble_folder, tmp_path):
+    blobs, snapshot = (tmp_path / "models--me--together" / name for name in ("blobs", "snapshots/0123"))
+    shutil.copytree(ensemble_folder, snapshot)
+    blobs.mkdir()
+    for number, path in enumerate(path for path in snapshot.rglob("*") if path.is_file()):
+        shutil.move(path, blobs / str(number))
+        os.symlink(blobs / str(number), path)
+    report = check_model_folder(snapshot)
+    assert report.problems == [] and report.left_out == []

@@ -15,7 +15,9 @@ from hf_xmtc import BertXMLForXMTC, LabelNames, LACOConfig, LACOForXMTC, XMTCPip
 from hf_xmtc.commands.push import main as push_main
 from hf_xmtc.hub import card_from_folder, push_folder
 from hf_xmtc.hub.push import TransportError
-from hf_xmtc.retrieval import CandidateGenerator
+from hf_xmtc.inference.model_opening import open_model
+from hf_xmtc.retrieval import CandidateGenerator, ModelCandidates
+from small_ensemble import save_small_cnn
 
 PUSH_SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "push_to_hub.py"
 
@@ -96,14 +98,18 @@ print(json.dumps(names["tagger"]("edit a text file", top_k=5)))
 """
 
 
-def test_a_model_of_candidates_brings_its_generator_along(hub, run_client, push, tmp_path):
+@pytest.mark.parametrize("kind", ["index", "model"])
+def test_a_model_of_candidates_brings_its_generator_along(hub, run_client, push, tmp_path, kind):
     folder, labels = tmp_path / "tagger", ["editing", "library", "music", "program", "text"]
     texts = ["edit a plain text file", "play music and sound files", "a library of sound filters", "show a picture"]
     tokenizer = train_word_tokenizer(texts, num_cls_tokens=1, max_length=32)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     settings = {"num_candidates": 3, "retrieval_weight": 0.5, "backbone_config": sizes}
     model = LACOForXMTC(LACOConfig.for_tokenizer(tokenizer, label_names=labels, **settings)).eval()
-    generator = CandidateGenerator.fit(texts, [[0, 4], [2, 3], [1], [3]], 5, min_document_frequency=1)
+    if kind == "index":
+        generator = CandidateGenerator.fit(texts, [[0, 4], [2, 3], [1], [3]], 5, min_document_frequency=1)
+    else:
+        generator = ModelCandidates(*open_model(str(save_small_cnn(tmp_path / "cnn", labels[::-1]))), LabelNames(labels))
     for part in (model, tokenizer, generator):
         part.save_pretrained(folder)
     (folder / "metrics.json").write_text(json.dumps({"test": {"nDCG@5": 0.5, "generator_nDCG@5": 0.25}}), encoding="utf-8")

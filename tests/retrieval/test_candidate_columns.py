@@ -21,7 +21,9 @@ def data(tmp_path, monkeypatch) -> DatasetDict:
 
 def added(data: DatasetDict, num_candidates: int = 2) -> tuple[DatasetDict, CandidateGenerator, dict]:
     numbered = DatasetDict({split: rows.map(lambda _, row: {"row": row}, with_indices=True) for split, rows in data.items()})
-    return add_candidates(data, numbered, label_info_of(data), num_candidates)
+    generator = CandidateGenerator.fit(data["train"]["text"], data["train"]["labels"], label_info_of(data).num_labels)
+    columns, report = add_candidates(data, numbered, generator, num_candidates)
+    return columns, generator, report
 
 
 def test_the_columns_are_the_generators_and_no_training_text_votes_for_itself(data):

@@ -16,6 +16,7 @@ import torch
 from hf_xmtc.ensemble import METHODS, Combination, metric_function, tune
 from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.hub import card_from_folder
+from hf_xmtc.inference.model_opening import check_readable, open_model
 from hf_xmtc.metrics import SHORT_REPORT, best_threshold, inverse_propensity
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER, EnsembleForXMTC
@@ -25,7 +26,6 @@ from .ensemble_options import check_options, method_for_files, option_parser
 from .export_check import check_reopens
 from .frequency_report import frequency_report
 from .json_files import write_json
-from .model_opening import check_readable, open_model
 from .output_folder import METRICS_FILE, RECIPE_FILE, OutputFolder
 from .stored_predictions import (
     LABEL_COUNTS,

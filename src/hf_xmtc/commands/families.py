@@ -19,6 +19,7 @@ __all__ = [
     "reads_cls_tokens",
     "reads_labels",
     "takes_backbone",
+    "takes_candidates",
     "takes_label_tree",
 ]
 
@@ -87,6 +88,11 @@ def builds_transformer(family: str) -> bool:
 def takes_label_tree(family: str) -> bool:
     """True if the family can score labels over a label tree."""
     return hasattr(family_named(family)[0], "tree_level_sizes")
+
+
+def takes_candidates(family: str) -> bool:
+    """True if the family can score candidates that a generator finds."""
+    return hasattr(family_named(family)[0], "num_candidates")
 
 
 def reads_cls_tokens(family: str) -> bool:

@@ -11,24 +11,25 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from hf_xmtc.models.label_names import LABELS_FILE
-from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER
-
-from .document_files import STANDARD_INPUT, DocumentFile
-from .file_lock import exclusive
-from .model_opening import (
+from hf_xmtc.inference.model_opening import (
+    GENERATOR_FOLDER,
     MODEL_FILES,
     WEIGHTS_FILES,
     check_readable,
     choose_device,
     choose_max_length,
-    open_generator,
     open_model,
 )
+from hf_xmtc.inference.text_prediction import predict_texts
+from hf_xmtc.models.label_names import LABELS_FILE
+from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER
+from hf_xmtc.retrieval import generator_for
+
+from .document_files import STANDARD_INPUT, DocumentFile
+from .file_lock import exclusive
 from .predict_options import PredictArguments, option_parser
-from .prediction_files import PredictionWriter, Progress
+from .prediction_files import PredictionWriter, Progress, prediction_rows
 from .processes import usable_cores
-from .text_prediction import predict_texts, prediction_rows
 
 __all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predict_texts"]
 
@@ -147,7 +148,7 @@ def _predict_file(
         first = next(chunks, None)  # a wrong column is found before the model is opened
         model, tokenizer = open_model(settings.model, settings.revision, settings.trust_remote_code)
         model.to(device)
-        generator = open_generator(model, settings.model, settings.revision)
+        generator = generator_for(model, settings.model, settings.revision)
         names = model.config.label_names
         max_length = choose_max_length(model, tokenizer, settings.max_length)
         started = time.monotonic()
@@ -202,7 +203,7 @@ def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> d
     if folder.is_dir():
         deciding["--model"] = str(folder.resolve())
         files = [folder / name for name in (*MODEL_FILES, *WEIGHTS_FILES, LABELS_FILE)]
-        for path in (*files, *sorted(folder.glob("candidates/*")), *sorted(folder.glob(f"{PARTS_FOLDER}/*/*"))):
+        for path in (*files, *sorted(folder.glob(f"{GENERATOR_FOLDER}/**/*")), *sorted(folder.glob(f"{PARTS_FOLDER}/*/*"))):
             if path.is_file():
                 deciding[f"the model's {path.relative_to(folder).as_posix()}"] = _file_identity(path)
     return deciding

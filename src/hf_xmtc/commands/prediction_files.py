@@ -6,16 +6,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hf_xmtc.disk import name_file, replace_file
 from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.models.document_tokens import replace_surrogates
+from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.strict_json import json_text
 
 from .document_files import import_pyarrow
 from .json_files import write_json
 from .predict_options import check_output_name
 
-__all__ = ["PredictionRow", "PredictionWriter", "Progress"]
+__all__ = ["PredictionRow", "PredictionWriter", "Progress", "prediction_rows"]
 
 
 _ROW_GROUP_ROWS = 65_536
@@ -40,6 +43,37 @@ class PredictionRow:
     labels: list[str]
     scores: list[float]
     names: list[str] | None = None
+
+
+def prediction_rows(
+    ids: list[Any] | None,
+    start: int,
+    top_labels: np.ndarray,
+    top_scores: np.ndarray,
+    names: LabelNames,
+    min_score: float,
+    with_names: bool,
+) -> list[PredictionRow]:
+    """Rows of the output for documents that were predicted together.
+
+    Args:
+        ids: The documents' ids, N, or None.
+        start: Number of the first document in the input.
+        top_labels: Label ids (N, K) best first, negative where there is none.
+        top_scores: Their scores, (N, K).
+        names: Names of the model's labels.
+        min_score: Labels with a lower score are left out.
+        with_names: Add the names for readers.
+    """
+    rows = []
+    for i in range(len(top_labels)):
+        is_best = (top_scores[i] >= min_score) & (top_labels[i] >= 0)
+        label_ids = top_labels[i, is_best].tolist()
+        labels = [names[label_id] for label_id in label_ids]
+        for_readers = [names.name_of(label_id) for label_id in label_ids] if with_names else None
+        document_id = ids[i] if ids is not None else None
+        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, is_best].tolist(), for_readers))
+    return rows
 
 
 @dataclass

@@ -107,6 +107,13 @@ class ModelArguments:
     label_tree: str | None = field(
         default=None, metadata={"help": "Folder of a label tree from hf-xmtc tree, for lightattention and attentionxml."}
     )
+    candidates_from: str | None = field(
+        default=None,
+        metadata={
+            "help": "Model (folder or Hub id) whose best labels are the candidates of LACO with num_candidates: a linear tree, an ensemble "
+            "or another, trained on the same labels. Default: the labels of the nearest training texts."
+        },
+    )
     label_bias_from_frequency: bool = field(
         default=True, metadata={"help": "Start each label's bias at the log-odds of its frequency in training."}
     )
@@ -239,7 +246,7 @@ class Recipe:
             ValueError: If there are any.
         """
         model_class = family_named(self.model.model_family)[1]
-        check_model_settings(vars(self.model), ModelArguments)
+        check_model_settings({**vars(self.model), "num_candidates": self.model.num_candidates}, ModelArguments)
         check_gradient_options(self)
         facts = {"model": model_class.__name__, "has_thresholds": model_class.has_thresholds, **self.model.config_settings()}
         check_training_settings(facts, self.training)

@@ -10,7 +10,7 @@ from hf_xmtc.training.evaluation import measured
 from hf_xmtc.training.option_conflicts import CHOSEN, MODEL_CONFLICTS, Conflict, check_conflicts, option_settings
 
 from .config_overrides import hint
-from .families import reads_cls_tokens, reads_labels, takes_backbone, takes_label_tree
+from .families import reads_cls_tokens, reads_labels, takes_backbone, takes_candidates, takes_label_tree
 
 __all__ = ["check_model_settings", "check_training_settings"]
 
@@ -39,6 +39,20 @@ RECIPE_CONFLICTS = (
         ("model_family",),
         lambda family: not takes_label_tree(family),
         "it scores all labels. Leave it out, or use --model_family lightattention.",
+    ),
+    Conflict(
+        ("candidates_from",),
+        CHOSEN,
+        ("model_family",),
+        lambda family: not takes_candidates(family),
+        "it finds the labels to score itself. Leave it out, or use --model_family laco.",
+    ),
+    Conflict(
+        ("candidates_from",),
+        CHOSEN,
+        ("num_candidates",),
+        (0,),
+        "the model scores all labels and has no candidates. Add --config_overrides num_candidates=64, or leave it out.",
     ),
     Conflict(
         ("num_cls_tokens",),

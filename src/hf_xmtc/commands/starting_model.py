@@ -11,6 +11,7 @@ from transformers.tokenization_utils_base import LARGE_INTEGER
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from hf_xmtc.file_checks import read_json_object
+from hf_xmtc.inference.model_opening import check_readable, open_model, readable_errors
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
@@ -18,7 +19,6 @@ from hf_xmtc.training.checkpoint_files import checksum
 
 from .config_overrides import check_overrides, own_fields, read_overrides
 from .families import FAMILIES
-from .model_opening import check_readable, open_model, readable_errors
 
 __all__ = ["TOKENIZER_OPTIONS", "StartingModel"]
 

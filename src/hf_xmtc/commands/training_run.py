@@ -14,11 +14,14 @@ from transformers.training_args import ParallelMode
 
 from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, summarize_statistics, tokenize_dataset
 from hf_xmtc.hub import push_folder
+from hf_xmtc.retrieval.candidate_columns import REPORTED
+from hf_xmtc.retrieval.score_mixing import CandidateScores
 from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
 from hf_xmtc.training.linear_trees import train_linear_trees
 
+from .candidate_search import find_candidates
 from .data_loading import check_splits, content_digest, load_data, rows_in_data
 from .export_check import check_folder, reference_scores
 from .frequency_report import frequency_report
@@ -86,22 +89,10 @@ class TrainingRun:
         for sentence in setting_hints(recipe, self.info.num_labels, self.data):
             log_once(args, sentence)
         if recipe.model.num_candidates:
-            self._add_candidates(recipe.model.num_candidates)
-
-    def _add_candidates(self, num_candidates: int) -> None:
-        # Not at the top: other models do without scikit-learn.
-        from hf_xmtc.retrieval.candidate_columns import add_candidates
-
-        if num_candidates >= self.info.num_labels:
-            raise ValueError(
-                f"num_candidates={num_candidates}, but the data have {self.info.num_labels} labels, so every label would be a candidate. "
-                "Leave it out: the model then reads them all. (A trained model keeps its own: give it data with more labels.)"
-            )
-        unseen = self.info.num_labels if self.args.ignore_unseen_labels else None
-        with self.args.main_process_first(desc="finding candidates"):
-            self.tokenized, self.generator, self._candidate_metrics = add_candidates(
-                self.data, self.tokenized, self.info, num_candidates, unseen
-            )
+            with args.main_process_first(desc="finding candidates"):
+                self.tokenized, self.generator, self._candidate_metrics = find_candidates(
+                    recipe, args, self.data, self.tokenized, self.info
+                )
 
     def prepare_model(self) -> None:
         """Take the output folder, build the model and give its labels their start.
@@ -140,6 +131,7 @@ class TrainingRun:
             "dataset_fingerprint": info.fingerprint,
             DATA_DIGEST: content_digest(self.data, info),
             **({} if (digest := model_digest(self.recipe)) is None else {"model_digest": digest}),
+            **({} if self.recipe.model.candidates_from is None else {"candidates_digest": self.generator.digest()}),
             "processes": self.args.world_size,
         }
 
@@ -236,9 +228,6 @@ class TrainingRun:
 
     def _mix_votes(self, outputs: dict[str, PredictionOutput]) -> dict[str, PredictionOutput]:
         """Give the model the weight of its generator's votes that is best on validation, and rank all splits by it."""
-        from hf_xmtc.retrieval.candidate_columns import REPORTED
-        from hf_xmtc.retrieval.score_mixing import CandidateScores
-
         for split, output in outputs.items():
             alone = {
                 f"model_{name}": output.metrics[f"{split}_{name}"]

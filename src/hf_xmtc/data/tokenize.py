@@ -1,6 +1,5 @@
 """Tokenizing a loaded data set, with a count of the texts that were cut."""
 
-import json
 from typing import TypeVar
 
 import pyarrow.compute as pc
@@ -9,6 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xmtc.models.document_tokens import split_special_tokens, tokenize_documents
 from hf_xmtc.tokenization import check_max_length
+from hf_xmtc.tokenization.tokenizer_content import tokenizer_content
 
 from .cache_keys import cache_key
 
@@ -85,12 +85,6 @@ def _tokenize_batch(batch: dict, tokenizer: PreTrainedTokenizerBase, max_length:
 
 
 def _fingerprint(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> str:
-    """Key of the cached result.
-
-    The library's own key changes with the first use of a tokenizer, because cutting and padding are settings inside it.
-    """
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
-    content.update(truncation=None, padding=None)
-    settings = [tokenizer.truncation_side, max_length, sorted(tokenizer.all_special_ids), tokenizer.unk_token_id]
-    parts = [_TOKENIZING_VERSION, dataset._fingerprint, content, *settings]
-    return cache_key(parts)
+    """Key of the cached result."""
+    content, side, *special = tokenizer_content(tokenizer)
+    return cache_key([_TOKENIZING_VERSION, dataset._fingerprint, content, side, max_length, *special])

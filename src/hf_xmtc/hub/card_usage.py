@@ -22,7 +22,11 @@ def usage(repo_id: str, family: str, label_info: Mapping, recipe: Mapping) -> st
         recipe: Likewise.
     """
     num_candidates = label_info.get("num_candidates", 0)
-    parts = [_usage_with_candidates(repo_id, num_candidates) if num_candidates else _usage(repo_id, family == "ensemble")]
+    parts = [
+        _usage_with_candidates(repo_id, num_candidates, bool(recipe.get("candidates_from")))
+        if num_candidates
+        else _usage(repo_id, family == "ensemble")
+    ]
     if family == "seqtag" or recipe.get("set_metrics") or has_tuned_threshold(recipe):
         parts.append(_usage_of_sets(family, label_info, recipe))
     weighs_words = family in FAMILIES and FAMILIES[family].token_weight_kind is not None
@@ -73,16 +77,19 @@ output.top_labels, output.top_scores  # label ids and scores, (1, 5)
 ```"""
 
 
-def _usage_with_candidates(repo_id: str, num_candidates: int) -> str:
-    return f"""Scores {num_candidates} candidates of each text, which are the labels of the training texts that are nearest to it. `hf_xmtc` finds them:
-`pip install "hf_xmtc[retrieval]"`.
+def _usage_with_candidates(repo_id: str, num_candidates: int, are_of_a_model: bool) -> str:
+    origin, package = "the labels of the training texts that are nearest to it", "hf_xmtc[retrieval]"
+    if are_of_a_model:
+        origin, package = "the best labels of the model in `candidates/`", "hf_xmtc"
+    return f"""Scores {num_candidates} candidates of each text, which are {origin}. `hf_xmtc` finds them:
+`pip install "{package}"`.
 
 ```python
 from transformers import pipeline
 
-from hf_xmtc.retrieval import CandidateGenerator
+from hf_xmtc.retrieval import open_generator
 
-generator = CandidateGenerator.from_pretrained({python_string(repo_id)})
+generator = open_generator({python_string(repo_id)})
 tagger = pipeline("{TASK}", model={python_string(repo_id)}, trust_remote_code=True, candidates=generator)
 tagger("Your text", top_k=5)  # [{{"label": ..., "score": ...}}, ...], best first
 ```

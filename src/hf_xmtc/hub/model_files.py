@@ -1,7 +1,8 @@
 """The files of a folder that belong to a model: an allow-list, because only those are published.
 
-Whatever else lies there (data, logs, keys, caches) stays behind, whatever it is named. The parts of an ensemble are model folders in it, of which the same is true. Links are followed to files of the same
-folder, or of the Hub's cache where the folder is a snapshot in it, and never into folders.
+Whatever else lies there (data, logs, keys, caches) stays behind, whatever it is named. The parts of an ensemble, and a model that finds
+another's candidates, are model folders in it, of which the same is true. Links are followed to files of the same folder, or of the Hub's
+cache where the folder is a snapshot in it, and never into folders.
 """
 
 import os
@@ -13,11 +14,11 @@ from pathlib import Path
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from hf_xmtc.file_checks import read_json_object
-from hf_xmtc.models.configuration_ensemble import EnsembleConfig
+from hf_xmtc.inference.model_opening import GENERATOR_FOLDER, parts_of
 from hf_xmtc.models.label_names import LABELS_FILE
 from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER
 
-__all__ = ["CARD_FILE", "CONFIG_FILE", "TOKENIZER_CONFIG_FILE", "ModelFiles", "parts_of"]
+__all__ = ["CARD_FILE", "CONFIG_FILE", "TOKENIZER_CONFIG_FILE", "ModelFiles"]
 
 CARD_FILE = "README.md"
 CONFIG_FILE = "config.json"
@@ -33,12 +34,12 @@ _KNOWN = re.compile(
             r"vocab\.(txt|json)|merges\.txt|spiece\.model|sentencepiece\.bpe\.model|tokenizer\.model",
             r"(LICEN[CS]E|NOTICE|COPYING)(\.(txt|md))?|CITATION\.(cff|bib)",
             r"predictions/(train|validation|test|label_counts)\.parquet",
-            r"candidates/candidates\.(json|safetensors)",
+            rf"{GENERATOR_FOLDER}/candidates\.(json|safetensors)",
         ]
     )
 )
 # The only folders that are looked into.
-_SUBFOLDERS = ("candidates", "predictions")
+_SUBFOLDERS = (GENERATOR_FOLDER, "predictions")
 _SIBLING_IMPORT = re.compile(r"^\s*from\s+\.(\w+)\s+import\b", flags=re.MULTILINE)
 _PICTURE = re.compile(r"!\[[^\]]*\]\(([\w.-]+\.(?:png|jpe?g|gif|svg|webp))\)")
 
@@ -54,7 +55,8 @@ class ModelFiles:
         weights: Names of the weight files that there should be.
         code: Names of the code files that there should be.
         problems: What keeps files from being read or published, as sentences.
-        parts: Of an ensemble, the files of each part's folder by its name; they are among ``names`` and ``left_out`` too.
+        parts: The files of the model folders in it by their paths (``parts/NAME`` of an ensemble, ``candidates``); they are among ``names``
+            and ``left_out`` too.
     """
 
     folder: Path
@@ -80,8 +82,9 @@ class ModelFiles:
         entries = dict(_entries(folder))
         # What cannot be read is no file yet for the searches below.
         found.names = [name for name, fault in entries.items() if not fault]
-        found._find_parts(entries)
-        found.weights = [] if found.parts else found._find_weights()
+        is_ensemble = found._find_parts(entries)
+        found._find_generator(entries)
+        found.weights = [] if is_ensemble else found._find_weights()
         found.code = found._find_code()
         others = {*found.weights, *found.code, *_PICTURE.findall(found.read_text(CARD_FILE) or "")}
         if found.weights != [SAFE_WEIGHTS_NAME]:
@@ -90,9 +93,9 @@ class ModelFiles:
         found.names = sorted(name for name in known if not entries[name])
         found.left_out = sorted(set(entries) - known)
         found.problems += [f"{name} {entries[name]}" for name in sorted(known) if entries[name]]
-        for part, files in found.parts.items():
-            found.names += [f"{PARTS_FOLDER}/{part}/{name}" for name in files.names]
-            found.left_out += [f"{PARTS_FOLDER}/{part}/{name}" for name in files.left_out]
+        for path, files in found.parts.items():
+            found.names += [f"{path}/{name}" for name in files.names]
+            found.left_out += [f"{path}/{name}" for name in files.left_out]
         return found
 
     def read_json(self, name: str) -> dict | None:
@@ -119,27 +122,35 @@ class ModelFiles:
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def _find_parts(self, entries: dict[str, str]) -> None:
+    def _find_parts(self, entries: dict[str, str]) -> bool:
+        """Look into the parts of an ensemble, and take their folder out of the entries; False if there are none."""
         try:
             names = parts_of(self.read_json(CONFIG_FILE) or {})
         except ValueError as error:
             self._add_problem(str(error))
-            return
+            return False
         if not names or entries.pop(f"{PARTS_FOLDER}/", None) is None:
             self.problems += (
                 [f"{CONFIG_FILE} has the parts {', '.join(names)}, but there is no folder {PARTS_FOLDER}."] if names else []
             )
-            return
+            return False
         for entry in sorted(os.scandir(self.folder / PARTS_FOLDER), key=lambda entry: entry.name):
             name = f"{PARTS_FOLDER}/{entry.name}"
             if entry.name in names and entry.is_dir(follow_symlinks=False):
-                self.parts[entry.name] = ModelFiles.find(entry.path)
+                self.parts[name] = ModelFiles.find(entry.path)
             else:
                 entries[name + _slash(entry)] = "is no part"
-        missing = [name for name in names if name not in self.parts]
-        self.problems += [
-            f"{PARTS_FOLDER}/{name} is missing. Copy the part, or combine the models anew." for name in missing
-        ]
+        missing = [path for path in (f"{PARTS_FOLDER}/{name}" for name in names) if path not in self.parts]
+        self.problems += [f"{path} is missing. Copy the part, or combine the models anew." for path in missing]
+        return bool(self.parts)
+
+    def _find_generator(self, entries: dict[str, str]) -> None:
+        """Look into the model that finds the candidates, and take its files out of the entries."""
+        if f"{GENERATOR_FOLDER}/{CONFIG_FILE}" not in entries:
+            return
+        self.parts[GENERATOR_FOLDER] = ModelFiles.find(self.folder / GENERATOR_FOLDER)
+        for name in [name for name in entries if name.startswith(f"{GENERATOR_FOLDER}/")]:
+            del entries[name]
 
     def _find_weights(self) -> list[str]:
         """One file, or those that the index names."""
@@ -189,21 +200,11 @@ class ModelFiles:
                 )
 
 
-def parts_of(config: dict) -> list[str]:
-    """Names of the parts of an ensemble, by what its config.json holds; none for another model.
-
-    Raises:
-        ValueError: If a part's name is not that of a folder.
-    """
-    if config.get("model_type") != EnsembleConfig.model_type:
-        return []
-    return list(EnsembleConfig.from_dict(config).parts or {})
-
-
 def _entries(folder: Path) -> Iterable[tuple[str, str]]:
     """Names of what lies in a folder, and why it cannot be published, empty for a file that can."""
     root = folder.resolve()
-    roots = [root, root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [root]
+    # A model folder lies up to three folders deep in a snapshot: candidates/parts/NAME.
+    roots = [root, *(parent.parent / "blobs" for parent in root.parents[:4] if parent.name == "snapshots")]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.name in _SUBFOLDERS and entry.is_dir(follow_symlinks=False):
             for inner in sorted(os.scandir(entry.path), key=lambda inner: inner.name):

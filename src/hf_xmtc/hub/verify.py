@@ -7,8 +7,8 @@ import torch
 from huggingface_hub import ModelCard
 from safetensors import SafetensorError, safe_open
 
+from hf_xmtc.inference.model_opening import GENERATOR_FOLDER
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
-from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER
 
 from .model_files import CARD_FILE, CONFIG_FILE, TOKENIZER_CONFIG_FILE, ModelFiles
 
@@ -82,7 +82,7 @@ def check_model_folder(folder: str | Path) -> ModelFolderReport:
 def _check_files(files: ModelFiles, required_files: tuple[str, ...]) -> ModelFolderReport:
     report = ModelFolderReport(files.folder, files.names, files.left_out, problems=files.problems)
     _check_config(report, files)
-    for name in [*files.weights, "candidates/candidates.safetensors"]:
+    for name in [*files.weights, f"{GENERATOR_FOLDER}/candidates.safetensors"]:
         if name in report.files:
             _check_weights(report, name)
     refused = [problem.partition(" ")[0] for problem in report.problems]
@@ -104,8 +104,8 @@ def _check_files(files: ModelFiles, required_files: tuple[str, ...]) -> ModelFol
     _check_card(report, files)
     for name in ("tokenizer.json", "metrics.json", "recipe.json"):
         files.read_json(name)  # says what is wrong
-    for name, part in files.parts.items():
-        found, path = _check_files(part, REQUIRED_OF_PART), f"{PARTS_FOLDER}/{name}"
+    for path, part in files.parts.items():
+        found = _check_files(part, REQUIRED_OF_PART)
         report.missing += [f"{path}/{file}" for file in found.missing]
         report.problems += [f"{path}: {problem}" for problem in found.problems]
     return report

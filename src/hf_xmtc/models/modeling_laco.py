@@ -280,8 +280,8 @@ class LACOForXMTC(JointModel):
         if candidate_ids is None and self.config.num_candidates:
             raise ValueError(
                 f"The model scores candidates (num_candidates={self.config.num_candidates}), and none were given. Give candidate_ids "
-                "(documents, candidates); hf_xmtc.retrieval.CandidateGenerator.from_pretrained opens what found them in training. The "
-                "pipeline takes it too: candidates=CandidateGenerator.from_pretrained(…)."
+                "(documents, candidates); hf_xmtc.retrieval.open_generator opens what found them in training. The "
+                "pipeline takes it too: candidates=open_generator(…)."
             )
 
     def _check_task_learnt(self, head: nn.Module | None, task: str) -> None:

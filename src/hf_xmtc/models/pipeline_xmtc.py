@@ -44,7 +44,7 @@ class XMTCPipeline(Pipeline):
         threshold: Answer with the labels whose score is above it, at most ``top_k`` where that is given too: a number, or ``"model"``
             for the predicted set by the thresholds saved with the model (0.5 unless they were tuned). A text may have none.
         candidates: Score these labels alone, by models that score candidates (LACO): a list of labels, or what finds them for each
-            text, such as ``hf_xmtc.retrieval.CandidateGenerator.from_pretrained(folder)``; needed where a model has ``num_candidates``.
+            text, such as ``hf_xmtc.retrieval.open_generator(folder)``; needed where a model has ``num_candidates``.
             A list is scored by the model alone, and best by as many labels as it was trained with.
         max_length: Tokens per text after which it is cut; the model's limit by default.
     """
@@ -214,7 +214,7 @@ class XMTCPipeline(Pipeline):
         if any(isinstance(label, list | tuple) or getattr(label, "ndim", 0) for label in listed):
             raise TypeError(
                 "candidates holds lists, but it is one list of labels for all texts, or what finds labels for each, such as "
-                "hf_xmtc.retrieval.CandidateGenerator. For a list of each text call the pipeline once for each."
+                "hf_xmtc.retrieval.open_generator(…). For a list of each text call the pipeline once for each."
             )
         return list(dict.fromkeys(self._label_id(label) for label in listed))
 
@@ -279,7 +279,7 @@ class XMTCPipeline(Pipeline):
             raise ValueError(
                 "threshold='model', but the model's own was tuned on scores in which the generator's votes count (retrieval_weight="
                 f"{self.model.config.retrieval_weight}), and a list of candidates has none. Give a number, or "
-                "candidates=CandidateGenerator.from_pretrained(…)."
+                "candidates=hf_xmtc.retrieval.open_generator(…)."
             )
         if threshold is None:
             top_k = DEFAULT_TOP_K if top_k == "default" else top_k

@@ -1,14 +1,19 @@
 """Candidates as columns of a data set, and how good they are alone."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from datasets import Dataset, DatasetDict, Features, List, Value, concatenate_datasets
 
-from hf_xmtc.data import LabelInfo
 from hf_xmtc.data.cache_keys import cache_key
 from hf_xmtc.data.collator import CANDIDATES, VOTES
 from hf_xmtc.metrics import ranking_report
 
-from .candidate_generator import CandidateGenerator, candidate_recall
+from .candidate_recall import candidate_recall
+from .model_candidates import ModelCandidates
+
+if TYPE_CHECKING:
+    from .candidate_generator import CandidateGenerator
 
 __all__ = ["REPORTED", "add_candidates"]
 
@@ -18,27 +23,29 @@ REPORTED = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5")
 
 
 def add_candidates(
-    data: DatasetDict, tokenized: DatasetDict, info: LabelInfo, num_candidates: int, ignore_unseen: int | None = None
-) -> tuple[DatasetDict, CandidateGenerator, dict[str, dict[str, float]]]:
-    """Add the columns ``candidate_ids`` and ``candidate_votes`` to every split, from the labels of the nearest training texts.
+    data: DatasetDict,
+    tokenized: DatasetDict,
+    generator: "CandidateGenerator | ModelCandidates",
+    num_candidates: int,
+    ignore_unseen: int | None = None,
+) -> tuple[DatasetDict, dict[str, dict[str, float]]]:
+    """Add the columns ``candidate_ids`` and ``candidate_votes`` to every split.
 
-    A training text's own labels do not vote for its candidates. The columns are cached beside the data, so a run that is resumed
-    and processes after the first find them there.
+    A training text's own labels do not vote for its candidates, where the generator can leave them out. The columns are cached beside
+    the data, so a run that is resumed and processes after the first find them there.
 
     Args:
         data: Splits with texts and labels.
         tokenized: The same, tokenized.
-        info: The model's labels.
+        generator: The generator of the training split's texts, for the model's labels.
         num_candidates: Candidates per document.
         ignore_unseen: Leave labels from this id on out of the metrics, as in those of the model.
 
     Returns:
-        The tokenized splits with the columns; the generator; and for every split, training included, its recall
+        The tokenized splits with the columns; and for every split, training included, its recall
         (``candidate_recall``, what no model of these candidates can exceed) and the metrics of its own ranking
         (``generator_nDCG@5`` …).
     """
-    generator = CandidateGenerator.fit(data["train"]["text"], data["train"]["labels"], info.num_labels)
-    generator.labels_digest = info.names.digest()
     digest = generator.digest()
     columns, report = {}, {}
     for split, rows in data.items():
@@ -53,11 +60,11 @@ def add_candidates(
                 "num_candidates": ids.shape[1],
                 **{f"generator_{name}": ranking[name] for name in REPORTED},
             }
-    return DatasetDict(columns), generator, report
+    return DatasetDict(columns), report
 
 
 def _candidates_of(
-    generator: CandidateGenerator, digest: str, rows: Dataset, num_candidates: int, is_training: bool
+    generator: "CandidateGenerator | ModelCandidates", digest: str, rows: Dataset, num_candidates: int, is_training: bool
 ) -> Dataset:
     """The columns alone, computed or from their cache."""
 

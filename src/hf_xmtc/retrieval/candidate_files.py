@@ -1,19 +1,20 @@
-"""The two files of a `CandidateGenerator`: where they lie, and what they must hold before anything is computed from them."""
+"""Where a generator of candidates lies, and what the two files of a `CandidateGenerator` must hold before anything is computed from them."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from huggingface_hub import hf_hub_download
+from huggingface_hub import hf_hub_download, snapshot_download
 from huggingface_hub.errors import EntryNotFoundError
 
 from hf_xmtc.file_checks import ArrayFile, check_csr, check_setting, read_json_object
+from hf_xmtc.inference.model_opening import GENERATOR_FOLDER
+from hf_xmtc.models.label_names import LABELS_FILE
 
-__all__ = ["ARRAYS_FILE", "FOLDER", "SETTINGS_FILE", "CandidateFiles", "find_candidate_files"]
+__all__ = ["ARRAYS_FILE", "SETTINGS_FILE", "CandidateFiles", "find_candidate_files", "local_folder"]
 
 ARRAYS_FILE, SETTINGS_FILE = "candidates.safetensors", "candidates.json"
-# Where a model folder keeps them.
-FOLDER = "candidates"
 
 
 @dataclass
@@ -74,7 +75,7 @@ def find_candidate_files(name_or_path: str, revision: str | None, token: str | b
     Raises:
         FileNotFoundError: If they are not there.
     """
-    names = (f"{FOLDER}/{ARRAYS_FILE}", f"{FOLDER}/{SETTINGS_FILE}")
+    names = (f"{GENERATOR_FOLDER}/{ARRAYS_FILE}", f"{GENERATOR_FOLDER}/{SETTINGS_FILE}")
 
     def find(name: str) -> Path:
         if not Path(name_or_path).is_dir():
@@ -95,3 +96,11 @@ def find_candidate_files(name_or_path: str, revision: str | None, token: str | b
         return CandidateFiles(arrays, settings, find("config.json"))
     except (FileNotFoundError, EntryNotFoundError):
         return CandidateFiles(arrays, settings, None)  # a generator that was saved alone
+
+
+def local_folder(name_or_path: str | os.PathLike[str], revision: str | None, token: str | bool | None) -> Path:
+    """The model folder on this machine; of an id on the Hub, its labels and generator alone are fetched."""
+    if os.path.isdir(name_or_path):
+        return Path(name_or_path)
+    files = [LABELS_FILE, f"{GENERATOR_FOLDER}/*"]
+    return Path(snapshot_download(os.fspath(name_or_path), revision=revision, token=token, allow_patterns=files))

@@ -9,17 +9,24 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.numpy import save_file
-from scipy.sparse import csr_array
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hf_xmtc.file_checks import check_csr, check_numbers
+from hf_xmtc.inference.model_opening import GENERATOR_FOLDER
 from hf_xmtc.metrics.label_sets import LabelSetsLike, label_sets
 from hf_xmtc.models.label_topk import exact_topk
 from hf_xmtc.strict_json import json_text
 
-from .candidate_files import ARRAYS_FILE, FOLDER, SETTINGS_FILE, find_candidate_files
+from .candidate_files import ARRAYS_FILE, SETTINGS_FILE, find_candidate_files
 
-__all__ = ["CandidateGenerator", "candidate_recall"]
+try:
+    from scipy.sparse import csr_array
+    from sklearn.feature_extraction.text import TfidfVectorizer
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "Candidates from near training texts are found with scikit-learn, which is not there: pip install 'hf_xmtc[retrieval]'."
+    ) from error
+
+__all__ = ["CandidateGenerator"]
 
 # Numbers of a block of texts against all training texts or all labels.
 BLOCK_NUMBERS = 2**24
@@ -71,6 +78,7 @@ class CandidateGenerator:
         min_document_frequency: int = 2,
         max_document_share: float = 0.2,
         max_features: int | None = 200_000,
+        labels_digest: str | None = None,
     ) -> "CandidateGenerator":
         """Index training texts.
 
@@ -82,6 +90,7 @@ class CandidateGenerator:
             min_document_frequency: Texts a word must occur in.
             max_document_share: Words that occur in a larger share of the texts say nothing and cost most of the time.
             max_features: Most frequent words kept.
+            labels_digest: As for the class.
 
         Raises:
             ValueError: If there is not one set of labels per text, or no word is left.
@@ -106,7 +115,7 @@ class CandidateGenerator:
             ) from error
         ones = np.ones(len(sets.label_ids), dtype=np.float32)
         labels = csr_array((ones, sets.label_ids, sets.indptr), shape=(len(texts), num_labels))
-        return cls(vectorizer, documents, labels, num_neighbors)
+        return cls(vectorizer, documents, labels, num_neighbors, labels_digest)
 
     @property
     def num_labels(self) -> int:
@@ -189,7 +198,7 @@ class CandidateGenerator:
 
     def save_pretrained(self, model_folder: str | os.PathLike[str]) -> None:
         """Write ``candidates.safetensors`` and ``candidates.json`` into the folder ``candidates`` of a model folder."""
-        folder = Path(model_folder) / FOLDER
+        folder = Path(model_folder) / GENERATOR_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         save_file(self._arrays(), folder / ARRAYS_FILE)
         settings = {
@@ -235,30 +244,6 @@ class CandidateGenerator:
                 f"{generator.digest()}). Was one of the two changed? Copy both again from where the model came."
             )
         return generator
-
-
-def candidate_recall(candidates: np.ndarray, positives: LabelSetsLike, ignore_unseen: int | None = None) -> float:
-    """Share of a document's labels that are among its candidates, averaged over documents with labels.
-
-    What ranks candidates cannot find more than this.
-
-    Args:
-        candidates: Label ids, (N, C), padded with -100.
-        positives: True label ids.
-        ignore_unseen: Leave labels from this id on out, which training never saw.
-
-    Raises:
-        ValueError: If the numbers of documents differ, or no document has a label.
-    """
-    truth = label_sets(positives)
-    truth = truth if ignore_unseen is None else truth.below(ignore_unseen)
-    if truth.num_documents != len(candidates):
-        raise ValueError(f"There are candidates for {len(candidates)} documents and labels of {truth.num_documents}.")
-    some = truth.sizes > 0
-    if not some.any():
-        raise ValueError("No document has a label, so there is nothing to recall.")
-    found = truth.positions(np.arange(len(candidates))[:, None], candidates) >= 0
-    return float((found.sum(axis=1)[some] / truth.sizes[some]).mean())
 
 
 def _check_matrices(documents: csr_array, labels: csr_array, num_words: int) -> None:

@@ -4,35 +4,34 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from hf_xmtc.file_checks import read_json_object
-from hf_xmtc.hub.model_files import parts_of
+from hf_xmtc.models.configuration_ensemble import EnsembleConfig
 from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization import check_max_length
 
-if TYPE_CHECKING:
-    from hf_xmtc.retrieval import CandidateGenerator
-
 __all__ = [
+    "GENERATOR_FOLDER",
     "MODEL_FILES",
     "WEIGHTS_FILES",
     "check_readable",
     "choose_device",
     "choose_max_length",
-    "open_generator",
     "open_model",
+    "parts_of",
     "readable_errors",
 ]
 
 # What prediction reads of a model folder: all of the first, one of the second.
 MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 WEIGHTS_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
+# Where a model folder keeps what finds the model's candidates; a model folder itself, or files of `hf_xmtc.retrieval`.
+GENERATOR_FOLDER = "candidates"
 
 
 def open_model(
@@ -88,27 +87,6 @@ def readable_errors(name_or_path: str, files: str) -> Iterator[None]:
         ) from error
 
 
-def open_generator(
-    model: XMTCPreTrainedModel, name_or_path: str, revision: str | None = None
-) -> "CandidateGenerator | None":
-    """Open the generator of a model that scores candidates; None for a model that scores all labels.
-
-    Raises:
-        OSError: If it is not beside the model.
-        ImportError: If scikit-learn is missing.
-        ValueError: If it belongs to another model.
-    """
-    if not getattr(model.config, "num_candidates", 0):
-        return None
-    from hf_xmtc.retrieval import CandidateGenerator  # not at the top: other models do without scikit-learn
-
-    generator = CandidateGenerator.from_pretrained(name_or_path, revision)
-    # Code that came with an older model has another name for it.
-    check = getattr(model.config, "check_generator", None) or model.config.refuse_generator_of_others
-    check(generator)
-    return generator
-
-
 def choose_device(name: str | None) -> torch.device:
     """The device of that name; without a name a GPU (or whatever accelerator there is) before the CPU.
 
@@ -143,11 +121,24 @@ def check_readable(name_or_path: str) -> None:
         missing.append(WEIGHTS_FILES[0])
     for part in parts:
         check_readable(str(folder / PARTS_FOLDER / part))
+    if (folder / GENERATOR_FOLDER / "config.json").is_file():
+        check_readable(str(folder / GENERATOR_FOLDER))
     if missing:
         raise FileNotFoundError(
             f"The model folder {name_or_path} is not complete: {', '.join(missing)} missing. Was the training stopped "
             "before it ended? Run hf-xmtc train again with the same settings, or copy the folder again."
         )
+
+
+def parts_of(config: dict) -> list[str]:
+    """Names of the parts of an ensemble, by what its config.json holds; none for another model.
+
+    Raises:
+        ValueError: If a part's name is not that of a folder.
+    """
+    if config.get("model_type") != EnsembleConfig.model_type:
+        return []
+    return list(EnsembleConfig.from_dict(config).parts or {})
 
 
 def choose_max_length(model: XMTCPreTrainedModel, tokenizer: PreTrainedTokenizerFast, max_length: int | None) -> int | None:

@@ -1,7 +1,6 @@
-"""Texts through a model in batches of similar length, and rows of the output."""
+"""Texts through a model in batches of similar length."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import torch
@@ -9,14 +8,11 @@ from transformers import PreTrainedTokenizerFast
 from transformers.data.data_collator import pad_without_fast_tokenizer_warning
 
 from hf_xmtc.models.document_tokens import list_texts, tokenize_documents
-from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.models.pipeline_xmtc import DEFAULT_TOP_K
 from hf_xmtc.models.predicted_sets import check_scores
 
-from .prediction_files import PredictionRow
-
-__all__ = ["predict_texts", "prediction_rows"]
+__all__ = ["predict_texts"]
 
 
 @torch.inference_mode()
@@ -92,34 +88,3 @@ def predict_texts(
     for members, label_ids, scores in batches:
         top_labels[members, : label_ids.shape[1]], top_scores[members, : label_ids.shape[1]] = label_ids, scores
     return top_labels, top_scores, num_cut
-
-
-def prediction_rows(
-    ids: list[Any] | None,
-    start: int,
-    top_labels: np.ndarray,
-    top_scores: np.ndarray,
-    names: LabelNames,
-    min_score: float,
-    with_names: bool,
-) -> list[PredictionRow]:
-    """Rows of the output for documents that were predicted together.
-
-    Args:
-        ids: The documents' ids, N, or None.
-        start: Number of the first document in the input.
-        top_labels: Label ids (N, K) best first, negative where there is none.
-        top_scores: Their scores, (N, K).
-        names: Names of the model's labels.
-        min_score: Labels with a lower score are left out.
-        with_names: Add the names for readers.
-    """
-    rows = []
-    for i in range(len(top_labels)):
-        is_best = (top_scores[i] >= min_score) & (top_labels[i] >= 0)
-        label_ids = top_labels[i, is_best].tolist()
-        labels = [names[label_id] for label_id in label_ids]
-        for_readers = [names.name_of(label_id) for label_id in label_ids] if with_names else None
-        document_id = ids[i] if ids is not None else None
-        rows.append(PredictionRow(start + i, document_id, label_ids, labels, top_scores[i, is_best].tolist(), for_readers))
-    return rows
