@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def measure(method: str, num_labels: int, repeats: int) -> dict[str, Any]:
-    """Milliseconds and memory of a step on one thread, in this process, which should be a new one."""
+    """CPU milliseconds and memory of a step on one thread, in this process, which should be a new one."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     config = LightAttentionConfig(num_labels=num_labels)
@@ -105,14 +105,14 @@ def measure(method: str, num_labels: int, repeats: int) -> dict[str, Any]:
 
 
 def _timed_step(losses: Callable[[], list[Tensor]], optimizer: torch.optim.Optimizer) -> tuple[float, float]:
-    """Milliseconds of losses and gradients, and with the update of all weights."""
+    """CPU milliseconds of losses and gradients, and with the update of all weights."""
     optimizer.zero_grad()
-    start = time.perf_counter()
+    start = time.process_time()
     for loss in losses():
         loss.backward()
-    middle = time.perf_counter()
+    middle = time.process_time()
     optimizer.step()
-    return 1000 * (middle - start), 1000 * (time.perf_counter() - start)
+    return 1000 * (middle - start), 1000 * (time.process_time() - start)
 
 
 def _growth(cases: list[dict[str, Any]], method: str, key: str) -> float | None:
@@ -128,7 +128,7 @@ def markdown(results: dict[str, Any]) -> str:
         "# What the labels cost in a training step",
         "",
         f"Batches of {DOCUMENTS} documents of {TOKENS} tokens, states of width {STATE_SIZE}, one layer of {LINEAR_SIZES[0]}, labels of "
-        f"{BEAM_WIDTH} clusters scored; one thread of {machine['processor']}, torch {results['torch']}. No encoder. *Gradients* is loss and "
+        f"{BEAM_WIDTH} clusters scored; one thread of {machine['processor']}, torch {results['torch']}, CPU time. No encoder. *Gradients* is loss and "
         "backward pass, *step* has Adam's update of all weights too, which takes all labels with every method. *Memory* is what the "
         "process grew by, Adam's state included. Ratios are of flat to the method in this run.",
         "",
