@@ -171,6 +171,16 @@ BEST = (
 )
 
 
+# The same encoder, rate and number of documents read.
+TREES = (
+    Row("flat", "all labels (AttentionXML)", Line("tab:gray", "dashed")),
+    Row("joint", "joint (LightAttention)", Line("tab:blue", "solid")),
+    Row("static", "joint, static negatives", Line("tab:blue", "dotted")),
+    Row("levelwise", "an encoder for each level (LightAttention)", Line("tab:green", "solid")),
+    Row("levels", "level after level (AttentionXML over a tree)", Line("tab:red", "solid")),
+)
+
+
 XMLRNN = Row("xmlrnn", "XML-RNN", Line("tab:brown", "dotted"))
 ATTENTIONXML_LARGE = Row("attentionxml-large", "AttentionXML (sizes of its own paper)", Line("tab:pink", "dotted"))
 
@@ -188,6 +198,10 @@ def _sets_on(name: str, dataset: str, title: str, rows: tuple[Row, ...], **said:
 def _best_on(dataset: str, title: str, label_names: str | None = None) -> Table:
     name, heading = f"best-{dataset}", f"Linear trees, BertXML and ensembles: {title}"
     return Table(name, heading, dataset, BEST, SCRIPTS / "recipes" / "best", label_names=label_names)
+
+
+def _trees_on(dataset: str, title: str) -> Table:
+    return Table(f"trees-{dataset}", f"All labels or a label tree: {title}", dataset, TREES, SCRIPTS / "recipes" / "trees")
 
 
 def _published(dataset: str, title: str, *rows: Row) -> Table:
@@ -236,6 +250,8 @@ TABLES = {
         )
     },
     "best-llms4subjects-en": _best_on("llms4subjects-en", "LLMs4Subjects (library records, English)", label_names="name_en"),
+    "trees-llms4subjects-en": _trees_on("llms4subjects-en", "LLMs4Subjects (22,625 labels)"),
+    "trees-yso-finna-en": _trees_on("yso-finna-en", "YSO concepts of Finna records (24,670 labels)"),
     "debtags": _on("debtags", "Debtags (Debian package descriptions)", (SVM, *MODELS, MINILM)),
     "llms4subjects-en": _on("llms4subjects-en", "LLMs4Subjects (library records, English)", (SVM, *MODELS)),
     "eurlex-4k": _published("eurlex-4k", "EUR-Lex-4K", *MODELS, XMLRNN),

@@ -40,6 +40,13 @@ def test_a_node_is_positive_once_if_a_label_below_it_is():  # W4
     assert (positives == 0).sum(dim=1).tolist() == [1, 1, 0]
 
 
+def test_nearest_nodes_part_last_from_the_chosen_ones():
+    tree = LabelTreeIndex([2, 8], 16)  # halves of halves of halves
+    nodes = torch.tensor([[5, -100], [0, 6], [-100, -100]])
+    assert tree.nearest(1, nodes, 4).tolist() == [[5, 4, 7, 6], [0, 6, 1, 7], [0, 1, 2, 3]]
+    assert tree.nearest(1, nodes[:, :0], 2).tolist() == [[0, 1]] * 3
+
+
 def test_a_new_index_splits_the_labels_evenly_even_where_clusters_are_more():
     assert LabelTreeIndex([3], 8).starts(1).tolist() == [0, 2, 5, 8]
     tree = LabelTreeIndex([4], 2)

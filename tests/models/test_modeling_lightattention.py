@@ -1,5 +1,7 @@
 """LightAttention: generator and discriminator, dynamic negatives, pretrained encoders."""
 
+import json
+
 import pytest
 import torch
 from transformers import BertConfig, BertModel
@@ -83,18 +85,52 @@ def test_the_labels_of_a_document_change_no_prediction():  # W11
         assert torch.equal(found.top_labels, expected.top_labels) and torch.equal(found.top_scores, expected.top_scores)
 
 
-@KINDS
-def test_negatives_follow_the_generator(settings):  # W14
-    model = build(tree_level_sizes=[4], beam_width=2, **settings).train()
+def negatives_of_generators(model: LightAttentionForXMTC) -> list[list[set[int]]]:
+    """The ids that the discriminator scores for each document, for generators with other weights."""
     batch, seen = make_batch(model, [SHORT, LONG]), seen_candidates(model)
     for seed in range(6):
         with torch.no_grad():
             for parameter in model.upper_levels.parameters():
                 parameter.normal_(std=2.0, generator=torch.Generator().manual_seed(seed))
         model(**batch, labels=LABELS, top_k=0).loss.backward()
-    negatives = [[set(row.tolist()) for row in ids] for ids in seen]
+    return [[set(row.tolist()) for row in ids] for ids in seen]
+
+
+@KINDS
+def test_negatives_follow_the_generator(settings):  # W14
+    negatives = negatives_of_generators(build(tree_level_sizes=[4], beam_width=2, **settings).train())
     assert len({frozenset(sets[1]) for sets in negatives}) > 1
     assert all(set(range(3)) | set(range(9, 12)) <= sets[0] for sets in negatives)  # the clusters of labels 0 and 11
+
+
+@KINDS
+def test_static_negatives_do_not_follow_the_generator(settings):  # W14
+    settings = {"tree_level_sizes": [4], "beam_width": 2, **settings}
+    model = build(negatives="static", **settings).train()
+    # Of the second document, with label 6, its cluster and the one beside it in the tree.
+    assert negatives_of_generators(model) == [[{0, 1, 2, 9, 10, 11}, {6, 7, 8, 9, 10, 11}]] * 6
+    batch, dynamic = make_batch(model, [SHORT, LONG]), build(**settings)
+    dynamic.load_state_dict(model.state_dict())
+    assert torch.equal(dynamic(**batch, top_k=5).top_scores, model.eval()(**batch, top_k=5).top_scores)
+
+
+def test_beyond_max_candidates_random_negatives_are_dropped_in_training():
+    model = build(tree_level_sizes=[4], beam_width=4, max_candidates=5).train()
+    batch, seen = make_batch(model, [SHORT, LONG]), seen_candidates(model)
+    for _ in range(4):
+        model(**batch, labels=LABELS, top_k=0)
+    assert all(ids.shape == (2, 5) and {0, 11} <= set(ids[0].tolist()) and 6 in ids[1] for ids in seen)
+    assert len({frozenset(ids[1].tolist()) for ids in seen}) > 1
+    model.eval()(**batch, labels=LABELS, top_k=0)
+    assert seen[-1].shape == (2, 12)
+    model.max_candidates = 1
+    with pytest.raises(ValueError, match="A document has 2 positive labels .* but max_candidates=1"):
+        model.train()(**batch, labels=LABELS, top_k=0)
+
+
+def test_files_of_models_with_dynamic_negatives_do_not_name_them(tmp_path):
+    LightAttentionConfig(num_labels=12).save_pretrained(tmp_path)
+    assert not {"negatives", "max_candidates"} & json.loads((tmp_path / "config.json").read_text()).keys()
 
 
 @KINDS
@@ -153,6 +189,8 @@ def test_a_pretrained_encoder_is_taken_with_its_weights(tmp_path):
     [
         ({"variant": "static"}, "variant='static' is not one of joint, levelwise"),
         ({"label_scoring": "cosine"}, "label_scoring='cosine' is not one of attention, dot"),
+        ({"negatives": "random"}, "negatives='random' is not one of dynamic, static"),
+        ({"max_candidates": 0}, "max_candidates=0"),
         ({"cluster_scoring": "dot"}, "cluster_scoring='dot' is not one of attention, pooled"),
         ({"backbone_config": {"model_type": "bert", **TINY_BERT}, "embedding_size": 8}, "embedding_size=8 is a setting of"),
         (

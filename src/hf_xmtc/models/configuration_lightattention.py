@@ -45,6 +45,13 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
         label_scoring: How the discriminator scores labels: by their ``attention``, or by the ``dot`` product of their vectors with the
             document's.
         dot_size: Width of these vectors (LightXML: 300).
+        negatives: Which clusters' labels are a document's negatives beside those of its positive clusters: the best ones by the
+            generator's scores, which change as it learns (``dynamic``), or those nearest in the label tree to the positive clusters,
+            which stay the same (``static``). Static is the control of the report's claim for dynamic ones, with all else equal.
+            AttentionXML's static negatives come from a level that was trained before, which models trained at once do not have; for
+            those train AttentionXML over the tree.
+        max_candidates: Most labels that a document is trained on; beyond that random negatives are dropped, positives never. It bounds
+            the memory where clusters differ much in size or documents have many labels.
         tree_level_sizes: Clusters of each level, from the root down; by default one level of about 4 √L.
         backbone_config: Config (or its dict) of a transformers encoder instead of word embedding and LSTM; see
             `LightAttentionForXMTC.from_backbone`.
@@ -52,13 +59,23 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
 
     model_type = "lightattention"
     own_encoder_fields, backbone_fields = OWN_ENCODER_FIELDS, BACKBONE_FIELDS
-    left_out_of_files = ("variant", "cluster_scoring", "label_scoring", "dot_size", "backbone_config")
+    left_out_of_files = (
+        "variant",
+        "cluster_scoring",
+        "label_scoring",
+        "dot_size",
+        "negatives",
+        "max_candidates",
+        "backbone_config",
+    )
 
     cornet_num_blocks: int = 0
     variant: str = "joint"
     cluster_scoring: str = "attention"
     label_scoring: str = "attention"
     dot_size: int = 300
+    negatives: str = "dynamic"
+    max_candidates: int | None = None
     backbone_config: dict | PreTrainedConfig | None = None
 
     def __post_init__(self, **kwargs: Any):
@@ -97,10 +114,11 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
             ("variant", ("joint", "levelwise")),
             ("cluster_scoring", ("attention", "pooled")),
             ("label_scoring", ("attention", "dot")),
+            ("negatives", ("dynamic", "static")),
         ):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}.")
-        self.check_sizes("dot_size")
+        self.check_sizes("dot_size", *(() if self.max_candidates is None else ("max_candidates",)))
         if self.variant == "levelwise" and self.backbone_config is not None:
             raise ValueError(
                 f"variant='levelwise' with a {self.backbone_config.model_type} model as backbone: every level would hold its own copy. Use "

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-__all__ = ["best_candidates", "candidate_loss", "is_among"]
+__all__ = ["best_candidates", "candidate_loss", "is_among", "limit_candidates"]
 
 
 def best_candidates(scores: Tensor, candidate_ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -53,3 +53,33 @@ def is_among(ids: Tensor, others: Tensor) -> Tensor:
     ordered = others.sort(dim=1).values
     places = torch.searchsorted(ordered, ids.contiguous()).clamp(max=others.shape[1] - 1)
     return (ordered.gather(1, places) == ids) & (ids >= 0)
+
+
+def limit_candidates(candidate_ids: Tensor, positives: Tensor, max_candidates: int | None) -> Tensor:
+    """All positives of each document and random negatives, ``max_candidates`` in all where it has more candidates.
+
+    Args:
+        candidate_ids: (B, S), padded with -100.
+        positives: Positive ids, among the candidates, (B, P), padded with -100.
+        max_candidates: The limit; None for none.
+
+    Returns:
+        (B, min(S, max_candidates)), padded with -100.
+
+    Raises:
+        ValueError: If a document has more positives than that.
+    """
+    if max_candidates is None or candidate_ids.shape[1] <= max_candidates:
+        return candidate_ids
+    is_positive = is_among(candidate_ids, positives)
+    most = int(is_positive.sum(dim=1).max()) if len(candidate_ids) else 0
+    if most > max_candidates:
+        raise ValueError(
+            f"A document has {most} positive labels (or clusters) among its candidates, but max_candidates={max_candidates}, and none is "
+            f"dropped. Set max_candidates to {most} or more, or leave it out."
+        )
+    # Positives before negatives, which stand in a random order before the padding.
+    order = (
+        torch.rand(candidate_ids.shape, device=candidate_ids.device) + is_positive.to(torch.int8) - 2 * (candidate_ids < 0)
+    )
+    return candidate_ids.gather(1, order.topk(max_candidates, dim=1).indices)

@@ -88,6 +88,23 @@ class LabelTreeIndex(nn.Module):
             label_ids if level == self.last_level else positive_ids(self.ancestors(level, label_ids), self.num_nodes(level))
         )
 
+    def nearest(self, level: int, nodes: Tensor, k: int) -> Tensor:
+        """The k nodes of a level of clusters that are nearest in the tree to any of chosen ones, these first, (B, k).
+
+        Nearer are two nodes that part further down. In tree order that is where their numbers first differ, bit by bit, if the level
+        was made by halving; the number with the bits that differ is then the distance.
+
+        Args:
+            level: A level above the labels.
+            nodes: Nodes of this level, (B, P), padded with -100; without any the first k are taken.
+            k: At most the nodes of the level.
+        """
+        everywhere = torch.arange(self.num_nodes(level), device=nodes.device)
+        nodes = nodes[:, :, None]  # (B, P, 1)
+        distances = (nodes ^ everywhere).masked_fill(nodes < 0, 2 * len(everywhere))
+        distances = nn.functional.pad(distances, (0, 0, 0, 1), value=2 * len(everywhere)).amin(dim=1)  # (B, n)
+        return distances.argsort(dim=1, stable=True)[:, :k]
+
     def parents(self, level: int) -> Tensor:
         """The parent of each node of a level, in the level above, (n,)."""
         nodes = self.label_places if level == self.last_level else torch.arange(self.num_nodes(level))

@@ -52,6 +52,9 @@ class LabelTreeModel(XMTCPreTrainedModel):
     label_tree: LabelTreeIndex | None
     # Of what is trained at once the first level; those above it choose candidates only.
     first_trained_level = 0
+    # As `tree_loss` takes them.
+    static_negatives = False
+    max_candidates: int | None = None
 
     def use_label_tree(self, upper_levels: Sequence[UpperLevel]) -> None:
         """Add the tree, and the levels of clusters from the root down; nothing where there are none."""
@@ -78,7 +81,9 @@ class LabelTreeModel(XMTCPreTrainedModel):
         searched = search(tree, levels, beam_width) if ranks else ()
         if labels is not None:
             positives, first = self.label_head.positives(labels, levels[0].num_documents), self.first_trained_level
-            found = tree_loss(tree, levels, positives, beam_width, config.loss_reduction, first, searched)
+            # Evaluation keeps no gradients, and draws no random numbers.
+            choice = {"static": self.static_negatives, "max_candidates": self.max_candidates if self.training else None}
+            found = tree_loss(tree, levels, positives, beam_width, config.loss_reduction, first, searched, **choice)
             loss = found.loss
             counts = torch.stack([found.reached, found.num_documents])
             self._reached[self.training] = self._reached.get(self.training, 0) + counts
@@ -98,6 +103,8 @@ class LabelTreeModel(XMTCPreTrainedModel):
                 total += head.scoring_bytes(num_documents, num_tokens, trained) + 16 * num_documents * head.num_labels
             else:
                 candidates = min(head.num_labels, config.beam_width * math.ceil(head.num_labels / above))
+                if gradients and self.max_candidates is not None:
+                    candidates = min(candidates, self.max_candidates)
                 total += head.candidate_bytes(num_documents, num_tokens, candidates, trained)
             above = head.num_labels
         if self.cornet is not None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .cornet import CorNet
-from .label_candidates import candidate_loss, is_among
+from .label_candidates import candidate_loss, is_among, limit_candidates
 from .label_head import BaseLabelHead
 from .label_topk import exact_topk
 from .label_tree_index import LabelTreeIndex
@@ -174,6 +174,8 @@ def tree_loss(
     reduction: str,
     first: int = 0,
     searched: Sequence[ScoredNodes] = (),
+    static: bool = False,
+    max_candidates: int | None = None,
 ) -> TreeLoss:
     """Binary cross-entropy of the trained levels, summed over them: of all nodes in level 0, else of the candidates.
 
@@ -188,6 +190,8 @@ def tree_loss(
         reduction: ``mean`` over a document's candidates or ``sum_labels``, then a mean over documents.
         first: The first level that is trained; those above it only choose.
         searched: What `search` found of all levels or those above the labels, where it is known already.
+        static: The others are not the best ones but those nearest in the tree to the positive nodes, whatever the scores.
+        max_candidates: Random negatives are dropped where a document has more candidates than that; None for no limit.
     """
     searched = searched or search(tree, levels[:-1], beam_width)
     loss = 0.0
@@ -196,7 +200,10 @@ def tree_loss(
             ids, logits = searched[0].ids, searched[0].logits
         else:
             beam, _ = best_nodes(searched[index - 1], beam_width)
-            ids, _ = tree.children_of(index, training_nodes(beam, tree.positives(index - 1, positives)))
+            above = tree.positives(index - 1, positives)
+            others = tree.nearest(index - 1, above, beam_width) if static else beam
+            ids, _ = tree.children_of(index, training_nodes(others, above))
+            ids = limit_candidates(ids, tree.positives(index, positives), max_candidates)
             logits = levels[index].logits_of(ids)
         loss = loss + candidate_loss(_in_float32(logits), ids, tree.positives(index, positives), reduction)
     num_positives = (positives >= 0).sum(dim=1)  # (B,)

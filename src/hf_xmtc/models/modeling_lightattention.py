@@ -23,8 +23,8 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
 
     The generator scores the clusters of labels, the discriminator the labels of the best clusters: in training also those of the
     positive labels' clusters, so that all positives are scored and all else is a hard negative. As the generator learns, the
-    negatives change (AttentionXML's levels, trained one after another, keep theirs). Both losses are summed; nothing flows back
-    through the choice. The score of a label is P(cluster) · σ(s), equation 1.
+    negatives change (AttentionXML's levels, trained one after another, keep theirs; so do those of ``negatives="static"``). Both
+    losses are summed; nothing flows back through the choice. The score of a label is P(cluster) · σ(s), equation 1.
 
     Source: the LightAttention report, Algorithms 1 and 2. It leaves open what generator and discriminator are; here they are those of
     LightXML (Jiang et al., 2021), with AttentionXML's attention for each cluster and label. With ``cluster_scoring="pooled"`` and
@@ -49,6 +49,7 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
         own_encoder = config.variant == "levelwise"
         width = 2 * config.state_size if config.cluster_scoring == "pooled" else None
         self.use_label_tree([UpperLevel(config, self._head(size, width), own_encoder) for size in config.tree_level_sizes])
+        self.static_negatives, self.max_candidates = config.negatives == "static", config.max_candidates
         if not own_encoder:
             self.head_names = ("label_head", "cornet", "document_vector", "upper_levels")
         self.post_init()
