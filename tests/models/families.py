@@ -16,6 +16,8 @@ from hf_xmtc import (
     BertXMLForXMTC,
     BonsaiConfig,
     BonsaiForXMTC,
+    DiSMECConfig,
+    DiSMECForXMTC,
     LACOConfig,
     LACOForXMTC,
     LightAttentionConfig,
@@ -242,6 +244,28 @@ def _linear_tree(
     return build
 
 
+def _dismec(dropout: float = 0.0, seed: int = 0, **settings: Any) -> DiSMECForXMTC:
+    """A classifier for each label with random weights of some words."""
+    torch.manual_seed(seed)
+    model = DiSMECForXMTC(
+        DiSMECConfig(**{"vocab_size": VOCAB_SIZE, "cornet_context_size": 6, **_label_space(settings)})
+    ).eval()
+    num_labels = model.config.num_labels
+    has_weight = torch.rand(VOCAB_SIZE, num_labels) < 0.9
+    model.grow(
+        Trees(
+            level_sizes=[],
+            parents=torch.zeros(0),
+            label_parents=torch.zeros(1, num_labels),
+            offsets=torch.nn.functional.pad(has_weight.sum(dim=1).cumsum(0), (1, 0)),
+            columns=has_weight.nonzero()[:, 1],
+            weights=torch.randn(int(has_weight.sum())),
+            bias=torch.randn(num_labels),
+        )
+    )
+    return model
+
+
 def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     named = {"label_names", "id2label", "num_labels"} & settings.keys()
     return settings if named else {"num_labels": NUM_LABELS, **settings}
@@ -297,6 +321,7 @@ FAMILIES = [
     Family("seqtag-on-bert", _seqtag, has_own_loss=True),
     Family("parabel", _linear_tree(ParabelConfig, ParabelForXMTC, depth=2), has_label_matrices=False),
     Family("bonsai", _linear_tree(BonsaiConfig, BonsaiForXMTC), has_label_matrices=False),
+    Family("dismec", _dismec, has_label_matrices=False),
     Family("meshprobenet", _meshprobenet()),
     Family("meshprobenet-bottleneck", _meshprobenet(bottleneck_size=10)),
 ]

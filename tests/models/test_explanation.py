@@ -98,6 +98,6 @@ def test_families_without_weights_of_tokens_say_so(tiny_model_folder, modules_ca
     bertxml = pipeline("text-classification", model=str(tiny_model_folder), trust_remote_code=True)
     with pytest.raises(
         ValueError,
-        match="BertXMLForXMTC has no weight .*AttentionXMLForXMTC, .*LACOForXMTC with .* and BonsaiForXMTC have",
+        match="BertXMLForXMTC has no weight .*AttentionXMLForXMTC, .*LACOForXMTC with .* and DiSMECForXMTC have",
     ):
         bertxml.explain("play music")

@@ -1,4 +1,4 @@
-"""`ParabelForXMTC` and `BonsaiForXMTC`: scores by hand, the fast product, chunks, another label space, explanations."""
+"""`ParabelForXMTC`, `BonsaiForXMTC` and `DiSMECForXMTC`: scores by hand, the fast product, chunks, another label space, explanations."""
 
 import json
 import math
@@ -9,17 +9,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import pipeline
 
-from hf_xmtc import BonsaiConfig, ParabelConfig, ParabelForXMTC, train_word_tokenizer
+from hf_xmtc import BonsaiConfig, DiSMECConfig, DiSMECForXMTC, ParabelConfig, ParabelForXMTC, train_word_tokenizer
 from hf_xmtc.models import linear_tree_head
 from hf_xmtc.models.linear_tree_head import Trees
 from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, VOCAB_SIZE, make_batch
 
-LINEAR = [family for family in FAMILIES if family.name in ("parabel", "bonsai")]
+LINEAR = [family for family in FAMILIES if family.name in ("parabel", "bonsai", "dismec")]
 
 
 @pytest.fixture(params=LINEAR, ids=lambda family: family.name)
 def tree(request):
     return request.param.build(label_names=list("abcde"))
+
+
+@pytest.fixture(params=[family for family in LINEAR if family.name != "dismec"], ids=lambda family: family.name)
+def tree_with_nodes(request):
+    return request.param.build()
 
 
 @torch.no_grad()
@@ -48,6 +53,21 @@ def test_a_score_is_the_product_along_the_path(node_loss):
     }[node_loss]
     expected = [probability[0] * probability[2], probability[0] * probability[3], probability[1] * probability[4]]
     assert scores.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("node_loss", "slope"), [("squared_hinge", 4), ("log", 1)])
+def test_one_vs_all_ranks_by_margin_however_high_or_low(node_loss, slope):
+    model = DiSMECForXMTC(DiSMECConfig(vocab_size=3, num_labels=5, node_loss=node_loss))
+    margins = torch.tensor([-9.0, 2.0, -8.5, 1.5, 0.0])
+    trees = Trees(
+        [], torch.zeros(0), torch.zeros(1, 5), torch.tensor([0, 0, 0, 1]), torch.tensor([1]), torch.tensor([0.5]), margins
+    )
+    model.grow(trees)
+    model.words.idf.fill_(1.0)
+    output, best = model(torch.tensor([[2]])), model(torch.tensor([[2]]), top_k=5)
+    assert output.logits.tolist() == [[slope * margin for margin in (-9.0, 2.5, -8.5, 1.5, 0.0)]]
+    assert best.top_labels.tolist() == [[1, 3, 4, 2, 0]] and len(best.top_scores.unique()) == 5
 
 
 def test_the_product_of_mkl_is_that_of_the_index(tree, monkeypatch):
@@ -139,6 +159,7 @@ def test_a_tree_answers_and_explains_in_the_pipeline(tmp_path, modules_cache):
         ({"level_sizes": [[2, -3, 1]]}, r"level_sizes=\[\[2, -3, 1\]\]"),
         ({"level_sizes": [[2, 3.0, 1]]}, r"level_sizes=\[\[2, 3.0, 1\]\]"),
         ({"level_sizes": [5]}, r"level_sizes=\[5\]"),
+        ({"vocab_size": 0}, "vocab_size=0, but it must be at least 1"),
     ],
 )
 def test_contradictory_settings_are_refused(settings, message):
@@ -146,7 +167,8 @@ def test_contradictory_settings_are_refused(settings, message):
         BonsaiConfig(num_labels=2, **settings)
 
 
-def test_settings_of_a_damaged_file_are_refused(tree, tmp_path):
+def test_settings_of_a_damaged_file_are_refused(tree_with_nodes, tmp_path):
+    tree = tree_with_nodes
     tree.save_pretrained(tmp_path)
     saved = json.loads((tmp_path / "config.json").read_text())
     for settings in ({"num_weights": "many"}, {"num_weights": 1.5}, {"level_sizes": 5}, {"level_sizes": [[2, None]]}):
@@ -159,7 +181,8 @@ def test_settings_of_a_damaged_file_are_refused(tree, tmp_path):
     ("name", "place", "number"),
     [("columns", 3, 10_000), ("parents", 1, 1), ("parents", 0, -1), ("label_parents", (1, 0), 99)],
 )
-def test_damaged_trees_are_refused(tree, tmp_path, name, place, number):  # a parent is on an earlier level
+def test_damaged_trees_are_refused(tree_with_nodes, tmp_path, name, place, number):  # a parent is on an earlier level
+    tree = tree_with_nodes
     getattr(tree.label_head, name)[place] = number
     tree.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=f"The trees of .* are damaged: {name} holds {number}, but "):

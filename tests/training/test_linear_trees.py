@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 
-from hf_xmtc import BonsaiConfig, BonsaiForXMTC, ParabelConfig, ParabelForXMTC
+from hf_xmtc import BonsaiConfig, BonsaiForXMTC, DiSMECConfig, DiSMECForXMTC, ParabelConfig, ParabelForXMTC
 from hf_xmtc.models import linear_tree_head
 from hf_xmtc.models.linear_tree_head import ABSENT
 from hf_xmtc.models.tf_idf import WordValues
@@ -17,8 +17,9 @@ from hf_xmtc.training.linear_trees import check_omikuji, train_linear_trees
 
 NUM_WORDS, NUM_LABELS, UNKNOWN = 60, 24, 1
 FAMILIES = {
-    "parabel": (ParabelForXMTC, ParabelConfig, {"num_clusters": 2}),
-    "bonsai": (BonsaiForXMTC, BonsaiConfig, {"num_clusters": 4}),
+    "parabel": (ParabelForXMTC, ParabelConfig, {"num_clusters": 2, "min_branch_size": 4}),
+    "bonsai": (BonsaiForXMTC, BonsaiConfig, {"num_clusters": 4, "min_branch_size": 4}),
+    "dismec": (DiSMECForXMTC, DiSMECConfig, {}),
 }
 
 
@@ -36,7 +37,7 @@ def documents(number: int, seed: int) -> Dataset:
 
 def train(family: str, num_labels: int = NUM_LABELS, data: Dataset | None = None, **settings):
     model_class, config_class, sizes = FAMILIES[family]
-    config = config_class(vocab_size=NUM_WORDS, num_labels=num_labels, **{**sizes, "min_branch_size": 4, **settings})
+    config = config_class(vocab_size=NUM_WORDS, num_labels=num_labels, **{**sizes, **settings})
     model = model_class(config).eval()
     return model, train_linear_trees(model, documents(120, 0) if data is None else data, unread_ids=(0, UNKNOWN))
 
@@ -45,6 +46,13 @@ def padded(rows: Dataset) -> dict[str, torch.Tensor]:
     length = max(map(len, rows["input_ids"]))
     ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in rows["input_ids"]])
     return {"input_ids": ids, "attention_mask": (ids != 0).long()}
+
+
+def _matrix(model, rows: Dataset) -> np.ndarray:
+    words = model.words(**padded(rows))
+    matrix = np.zeros((len(rows), NUM_WORDS))
+    matrix[words.documents, words.words] = words.values
+    return matrix
 
 
 def _pairs(words: WordValues) -> list[tuple[int, float]]:
@@ -95,6 +103,32 @@ def test_scores_are_those_of_omikuji(kept, family, node_loss, beam_width):
 
 
 @torch.no_grad()
+def test_one_vs_all_is_the_linear_svm_of_scikit_learn():
+    svm = pytest.importorskip("sklearn.svm")
+    rows = documents(120, 0).filter(lambda row: row["labels"] and any(word > UNKNOWN for word in row["input_ids"]))
+    model, _ = train("dismec", weight_threshold=0.0, data=rows)
+    features, head = _matrix(model, rows), model.label_head
+    words = torch.arange(NUM_WORDS).repeat_interleave(head.offsets.diff())
+    weights = np.zeros((NUM_LABELS, NUM_WORDS))
+    weights[head.columns, words] = head.weights
+    new = documents(200, 1).filter(lambda row: any(word > UNKNOWN for word in row["input_ids"]))
+    margins = []
+    for label in range(NUM_LABELS - 1):  # no document has the last one
+        exact = svm.LinearSVC(tol=1e-8).fit(features, [label in labels for labels in rows["labels"]])
+        assert np.abs(weights[label] - exact.coef_).max() < 0.1
+        margins.append(exact.decision_function(_matrix(model, new)))
+    found = model(**padded(new)).logits[:, :-1].numpy() / 4
+    assert np.abs(found - np.stack(margins, axis=1)).max() < 0.1
+    assert np.mean(found.argmax(axis=1) == np.argmax(margins, axis=0)) > 0.9
+
+
+def test_small_weights_of_one_vs_all_are_left_out():
+    model, _ = train("dismec")
+    assert 0 < model.label_head.weights.abs().min() >= model.config.weight_threshold == 0.01
+    assert model.config.num_weights < train("dismec", weight_threshold=0.0)[0].config.num_weights
+
+
+@torch.no_grad()
 def test_a_beam_of_equal_nodes_is_that_of_omikuji_where_no_equal_one_is_left_out(kept, monkeypatch):
     model, _ = train("parabel", beam_width=4)
     original, best, left_out = omikuji.Model.load(str(kept)), linear_tree_head._best, []
@@ -132,9 +166,7 @@ def test_tf_idf_is_that_of_scikit_learn():
     )
     texts = [" ".join(str(word) for word in ids if word > UNKNOWN) for ids in rows["input_ids"]]
     expected = vectorizer.fit_transform(texts).toarray()
-    words, found = model.words(**padded(rows)), np.zeros_like(expected)
-    found[words.documents, words.words] = words.values
-    assert np.abs(found - expected).max() < 1e-6
+    assert np.abs(_matrix(model, rows) - expected).max() < 1e-6
 
 
 @torch.no_grad()
@@ -153,7 +185,8 @@ def test_a_label_without_documents_is_scored_and_never_predicted():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_few_labels_that_look_alike_are_trained(family, num_labels):
     same = Dataset.from_dict({"input_ids": [[2, 3]] * 6, "labels": [list(range(num_labels))] * 6})
-    model, _ = train(family, num_labels, same, min_branch_size=100, num_clusters=FAMILIES[family][2]["num_clusters"])
+    sizes = {} if family == "dismec" else {"min_branch_size": 100}
+    model, _ = train(family, num_labels, same, **sizes)
     assert (model(**padded(same)).logits > 0).all()
 
 

@@ -40,6 +40,7 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {
     },
     # All words of a text count.
     "bonsai": {"max_length_tokens": 100_000},
+    "dismec": {"max_length_tokens": 100_000, "min_document_frequency": 1},
     "parabel": {"max_length_tokens": 100_000},
 }
 

@@ -50,6 +50,15 @@ BONSAI = """```bibtex
 }
 ```"""
 
+DISMEC = """```bibtex
+@inproceedings{babbar2017dismec,
+  title     = {DiSMEC: Distributed Sparse Machines for Extreme Multi-label Classification},
+  author    = {Babbar, Rohit and Sch{\\"o}lkopf, Bernhard},
+  booktitle = {Proceedings of the Tenth ACM International Conference on Web Search and Data Mining},
+  year      = {2017}
+}
+```"""
+
 LIGHTATTENTION = """```bibtex
 @misc{zhu:lightattention,
   title = {Multi-Label text classification (MTC)},
@@ -62,6 +71,7 @@ LIGHTATTENTION = """```bibtex
 OF_FAMILY = {
     "parabel": ("Parabel (Prabhu et al., 2018), trained by the library omikuji", PARABEL),
     "bonsai": ("Bonsai (Khandagale et al., 2020), trained by the library omikuji", BONSAI),
+    "dismec": ("DiSMEC (Babbar and Schölkopf, 2017), trained by the library omikuji", DISMEC),
     "bertxml": ("CorNet (Xun et al., KDD 2020)", CORNET),
     "xmlcnn": ("CorNet (Xun et al., KDD 2020), which takes it from Liu et al. (2017)", CORNET),
     "meshprobenet": ("CorNet (Xun et al., KDD 2020), which takes it from Xun et al. (2019)", CORNET),

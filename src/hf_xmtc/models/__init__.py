@@ -7,7 +7,7 @@ from .configuration_bertxml import BertXMLConfig
 from .configuration_ensemble import EnsembleConfig
 from .configuration_laco import LACOConfig
 from .configuration_lightattention import LightAttentionConfig
-from .configuration_linear_tree import BonsaiConfig, ParabelConfig
+from .configuration_linear_tree import BonsaiConfig, DiSMECConfig, ParabelConfig
 from .configuration_meshprobenet import MeSHProbeNetConfig
 from .configuration_seqtag import SeqTagConfig
 from .configuration_xmlcnn import XMLCNNConfig
@@ -19,7 +19,7 @@ from .modeling_bertxml import BertXMLForXMTC
 from .modeling_ensemble import EnsembleForXMTC
 from .modeling_laco import LACOForXMTC
 from .modeling_lightattention import LightAttentionForXMTC
-from .modeling_linear_tree import BonsaiForXMTC, ParabelForXMTC
+from .modeling_linear_tree import BonsaiForXMTC, DiSMECForXMTC, ParabelForXMTC
 from .modeling_meshprobenet import MeSHProbeNetForXMTC
 from .modeling_seqtag import SeqTagForXMTC
 from .modeling_xmlcnn import XMLCNNForXMTC
@@ -35,6 +35,8 @@ __all__ = [
     "BertXMLForXMTC",
     "BonsaiConfig",
     "BonsaiForXMTC",
+    "DiSMECConfig",
+    "DiSMECForXMTC",
     "EnsembleConfig",
     "EnsembleForXMTC",
     "LACOConfig",
@@ -65,6 +67,7 @@ FAMILIES: dict[str, type[XMTCPreTrainedModel]] = {
         AttentionXMLForXMTC,
         BertXMLForXMTC,
         BonsaiForXMTC,
+        DiSMECForXMTC,
         LACOForXMTC,
         LightAttentionForXMTC,
         MeSHProbeNetForXMTC,

@@ -1,4 +1,4 @@
-"""Scores of all labels by linear trees (`LinearTreeHead`), from the TF-IDF of a document's words."""
+"""Scores of all labels by linear trees (`LinearTreeHead`) or without one (`OneVsAllHead`), from the TF-IDF of a document's words."""
 
 import math
 import warnings
@@ -17,12 +17,15 @@ from .label_topk import exact_topk
 from .tf_idf import WordValues
 from .tracing import is_traced
 
-__all__ = ["ABSENT", "LinearTreeHead", "Trees"]
+__all__ = ["ABSENT", "LinearTreeHead", "OneVsAllHead", "Trees"]
 
 # What stands for the scores 0 and 1, so that logits are finite.
 LOWEST, HIGHEST = 1e-30, 1 - 2**-24
 # A logit below this is that of `LOWEST`, in half precision too.
 LOWEST_LOGIT = math.log(2 * LOWEST)
+# Of the sigmoid that makes a probability of a margin. Of 2, 3 … 6 it has the best log likelihood of the 20 best labels on validation
+# of the demo data, cooking-stackexchange and reuters-21578 together.
+HINGE_SLOPE = 4
 # The bias of a label that a tree does not have: its probability there is 0.
 ABSENT = -1e4
 
@@ -129,6 +132,10 @@ class LinearTreeHead(BaseLabelHead):
         super().reset_parameters()
         for tensor in (self.weights, self.bias, self.offsets, self.columns, self.parents, self.label_parents):
             init.zeros_(tensor)
+
+    @property
+    def num_weights(self) -> int:
+        return len(self.weights)
 
     # ---- scores ----------------------------------------------------------------------------------------------------------
 
@@ -301,6 +308,28 @@ class LinearTreeHead(BaseLabelHead):
 
     def silence(self, new: Tensor) -> bool:
         return True  # `resize_labels` has
+
+
+class OneVsAllHead(LinearTreeHead):
+    """A linear classifier for each label (DiSMEC): a tree whose root is its only leaf.
+
+    A label's score is σ(4 · margin) after training with the squared hinge loss, and σ(margin) with the log loss. Near margin -1, where
+    most labels are, it is omikuji's exp(-(1 - margin)²), which is 1 for all margins above 1 and so ranks those labels by chance.
+
+    Args:
+        num_words: Vocabulary V.
+        num_labels: Labels L.
+        num_weights: Weights n.
+        node_loss: ``squared_hinge`` or ``log``.
+        settings: As for `BaseLabelHead`.
+    """
+
+    def __init__(self, num_words: int, num_labels: int, num_weights: int, node_loss: str, **settings: Any):
+        super().__init__(num_words, num_labels, 1, [], num_weights, node_loss, **settings)
+
+    def raw_logits(self, hidden: WordValues) -> Tensor:
+        slope = 1 if self.node_loss == "log" else HINGE_SLOPE
+        return (slope * self.margins(hidden)).to(self.bias.dtype)
 
 
 def _product(words: WordValues, bias: Tensor, offsets: Tensor, columns: Tensor, weights: Tensor) -> Tensor:

@@ -1,26 +1,29 @@
-"""`ParabelForXMTC` and `BonsaiForXMTC`: trees of linear classifiers on TF-IDF, trained by the library omikuji."""
+"""`ParabelForXMTC`, `BonsaiForXMTC` and `DiSMECForXMTC`: linear classifiers on TF-IDF, trained by the library omikuji.
+
+Those of Parabel and Bonsai are the nodes of trees over the labels; DiSMEC's, one for each label, are a tree of one leaf.
+"""
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .configuration_linear_tree import BonsaiConfig, LinearTreeConfig, ParabelConfig
-from .linear_tree_head import LinearTreeHead, Trees
+from .configuration_linear_tree import BonsaiConfig, DiSMECConfig, LinearConfig, ParabelConfig
+from .linear_tree_head import LinearTreeHead, OneVsAllHead, Trees
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from .tf_idf import TfIdf
 from .word_encoders import check_word_tokenizer
 
-__all__ = ["BonsaiForXMTC", "LinearTreeModel", "ParabelForXMTC"]
+__all__ = ["BonsaiForXMTC", "DiSMECForXMTC", "LinearTreeModel", "ParabelForXMTC"]
 
 
 class LinearTreeModel(XMTCPreTrainedModel):
-    """Base of both families: TF-IDF of the words, and a `LinearTreeHead` that scores the labels from it.
+    """Base of these families: TF-IDF of the words, and a `LinearTreeHead` that scores the labels from it.
 
-    A new model has trees without nodes; ``hf-xmtc train`` has omikuji train the real ones and calls `grow`. Scores are omikuji's.
+    A new model has trees without nodes; ``hf-xmtc train`` has omikuji train the real ones and calls `grow`.
     """
 
-    config_class = LinearTreeConfig
+    config_class = LinearConfig
 
     is_trained_by_gradient = False
 
@@ -28,7 +31,7 @@ class LinearTreeModel(XMTCPreTrainedModel):
 
     token_weight_kind = "margin"
 
-    def __init__(self, config: LinearTreeConfig):
+    def __init__(self, config: LinearConfig):
         super().__init__(config)
         self.words = TfIdf(config.vocab_size, config.pad_token_id)
         self.use_label_head(self._new_head())
@@ -42,16 +45,19 @@ class LinearTreeModel(XMTCPreTrainedModel):
     def grow(self, trees: Trees) -> None:
         """Take over trained trees."""
         self.label_head.grow(trees)
-        self.config.level_sizes, self.config.num_weights = trees.level_sizes, len(trees.weights)
+        self._take_sizes(self.label_head)
 
-    def resize_trees(self, level_sizes: list[list[int]], num_weights: int) -> None:
-        """Make room for trees of another size, whose weights are then loaded."""
-        config = self.config
-        config.level_sizes, config.num_weights = level_sizes, num_weights
+    def resize_trees(self, trained: LinearConfig) -> None:
+        """Make room for the trees of another config, whose weights are then loaded."""
+        self._take_sizes(trained)
         self.label_head = self._new_head().to(self.device)
 
+    def _take_sizes(self, source: LinearConfig | LinearTreeHead) -> None:
+        for name in self.config.sizes:
+            setattr(self.config, name, getattr(source, name))
+
     def resize_family_labels(self, old_ids: Tensor) -> None:
-        self.config.num_weights = len(self.label_head.weights)
+        self._take_sizes(self.label_head)
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
         """Contribution of each word to the margins on a label's path, in the mean over the trees; see `XMTCPreTrainedModel.token_weights`.
@@ -126,7 +132,7 @@ class ParabelForXMTC(LinearTreeModel):
     """Three balanced binary trees over the labels, a linear classifier at every node.
 
     Source: Parabel (Prabhu et al., 2018), as omikuji implements it: with one-vs-all classifiers of a leaf's labels, weights below 0.1
-    left out, and all labels scored instead of those that a beam of 10 reaches.
+    left out, and all labels scored instead of those that a beam of 10 reaches. Scores are omikuji's.
     """
 
     config_class = ParabelConfig
@@ -142,7 +148,26 @@ class BonsaiForXMTC(LinearTreeModel):
     config_class = BonsaiConfig
 
 
+class DiSMECForXMTC(LinearTreeModel):
+    """One-vs-all: a linear classifier for each label, trained against all documents, its smallest weights left out.
+
+    Training takes time by labels × documents, where a tree's grows with the logarithm of the labels.
+
+    Source: DiSMEC (Babbar and Schölkopf, 2017), trained by omikuji's solver. The paper ranks labels by their margins, and so do the scores.
+    """
+
+    config_class = DiSMECConfig
+
+    def _new_head(self) -> OneVsAllHead:
+        config = self.config
+        return OneVsAllHead(
+            config.vocab_size, num_weights=config.num_weights, node_loss=config.node_loss, **self.label_settings()
+        )
+
+
 ParabelConfig.register_for_auto_class()
 BonsaiConfig.register_for_auto_class()
+DiSMECConfig.register_for_auto_class()
 ParabelForXMTC.register_for_auto_class("AutoModelForSequenceClassification")
 BonsaiForXMTC.register_for_auto_class("AutoModelForSequenceClassification")
+DiSMECForXMTC.register_for_auto_class("AutoModelForSequenceClassification")

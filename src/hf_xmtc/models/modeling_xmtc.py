@@ -211,8 +211,8 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             ValueError: If the family has no such weights, or a label id is outside 0 … L-1.
         """
         raise ValueError(
-            f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC, "
-            "LightAttentionForXMTC, MeSHProbeNetForXMTC, LACOForXMTC with cross_attention=True, ParabelForXMTC and BonsaiForXMTC have."
+            f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC, LightAttentionForXMTC, "
+            "MeSHProbeNetForXMTC, LACOForXMTC with cross_attention=True, ParabelForXMTC, BonsaiForXMTC and DiSMECForXMTC have."
         )
 
     def check_tokenizer(self, tokenizer: Any) -> None:

@@ -1,4 +1,4 @@
-"""The trees of Parabel and Bonsai: trained by the library omikuji, read from its files, kept as arrays."""
+"""The trees of Parabel, Bonsai and DiSMEC: trained by the library omikuji, read from its files, kept as arrays."""
 
 import json
 import logging
@@ -16,6 +16,7 @@ import torch
 from datasets import Dataset
 
 from hf_xmtc.file_checks import read_json_object
+from hf_xmtc.models.configuration_linear_tree import LinearConfig, LinearTreeConfig
 from hf_xmtc.models.linear_tree_head import ABSENT, Trees
 from hf_xmtc.models.modeling_linear_tree import LinearTreeModel
 from hf_xmtc.models.tf_idf import WordValues
@@ -49,7 +50,7 @@ def check_omikuji() -> None:
     """
     for library in ("omikuji", "cbor2"):
         if find_spec(library) is None:
-            raise ImportError(f"Parabel and Bonsai are trained by `{library}`: pip install 'hf_xmtc[tree]'")
+            raise ImportError(f"Parabel, Bonsai and DiSMEC are trained by `{library}`: pip install 'hf_xmtc[tree]'")
 
 
 def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Collection[int] = ()) -> dict[str, float]:
@@ -149,16 +150,23 @@ def _write_data(model: LinearTreeModel, dataset: Dataset, path: Path) -> int:
     return num_documents
 
 
-def _omikuji_settings(config: Any) -> dict[str, Any]:
+def _omikuji_settings(config: LinearConfig) -> dict[str, Any]:
+    one_leaf = {"n_trees": 1, "min_branch_size": config.num_labels + 1}
+    return {
+        **(_tree_settings(config) if isinstance(config, LinearTreeConfig) else one_leaf),
+        "linear_loss_type": int(config.node_loss == "log"),
+        "linear_c": config.node_cost,
+        "linear_weight_threshold": config.weight_threshold,
+    }
+
+
+def _tree_settings(config: LinearTreeConfig) -> dict[str, Any]:
     return {
         "n_trees": config.num_trees,
         "min_branch_size": config.min_branch_size,
         "max_depth": config.max_depth,
         "cluster_k": config.num_clusters,
         "cluster_balanced": config.balanced_clusters,
-        "linear_loss_type": int(config.node_loss == "log"),
-        "linear_c": config.node_cost,
-        "linear_weight_threshold": config.weight_threshold,
     }
 
 
