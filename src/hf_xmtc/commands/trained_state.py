@@ -48,7 +48,7 @@ def restore_trained(trainer: XMTCTrainer, trained: Path) -> dict[str, float] | N
     model = trainer.model
     if not model.is_trained_by_gradient:  # training has given it its size
         config = type(model.config).from_pretrained(trained)
-        model.resize_trees(config.level_sizes, config.num_weights)
+        model.take_sizes(config)
     trainer._load_from_checkpoint(str(trained))
     trainer.state = TrainerState.load_from_json(os.path.join(trained, TRAINER_STATE_NAME))
     return read_json_object(trained / COSTS_FILE)

@@ -7,14 +7,15 @@ from torch import Tensor, nn
 
 from .configuration_linear_tree import BonsaiConfig, LinearTreeConfig, ParabelConfig
 from .linear_tree_head import LinearTreeHead, Trees
-from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
+from .modeling_gradient_free import GradientFreeModel
+from .modeling_xmtc import XMTCOutput
 from .tf_idf import TfIdf
 from .word_encoders import check_word_tokenizer
 
 __all__ = ["BonsaiForXMTC", "LinearTreeModel", "ParabelForXMTC"]
 
 
-class LinearTreeModel(XMTCPreTrainedModel):
+class LinearTreeModel(GradientFreeModel):
     """Base of both families: TF-IDF of the words, and a `LinearTreeHead` that scores the labels from it.
 
     A new model has trees without nodes; ``hf-xmtc train`` has omikuji train the real ones and calls `grow`. Scores are omikuji's.
@@ -22,9 +23,7 @@ class LinearTreeModel(XMTCPreTrainedModel):
 
     config_class = LinearTreeConfig
 
-    is_trained_by_gradient = False
-
-    supports_gradient_checkpointing = False  # there are no layers
+    content = "trees"
 
     token_weight_kind = "margin"
 
@@ -44,10 +43,8 @@ class LinearTreeModel(XMTCPreTrainedModel):
         self.label_head.grow(trees)
         self.config.level_sizes, self.config.num_weights = trees.level_sizes, len(trees.weights)
 
-    def resize_trees(self, level_sizes: list[list[int]], num_weights: int) -> None:
-        """Make room for trees of another size, whose weights are then loaded."""
-        config = self.config
-        config.level_sizes, config.num_weights = level_sizes, num_weights
+    def take_sizes(self, config: LinearTreeConfig) -> None:
+        self.config.level_sizes, self.config.num_weights = config.level_sizes, config.num_weights
         self.label_head = self._new_head().to(self.device)
 
     def resize_family_labels(self, old_ids: Tensor) -> None:
@@ -68,31 +65,11 @@ class LinearTreeModel(XMTCPreTrainedModel):
         of_tokens = nn.functional.pad(of_words, (0, 1))[:, places.masked_fill(~read, len(keys))]  # (S, B, T)
         return of_tokens.transpose(0, 1) * (label_ids >= 0)[:, :, None]
 
+    def check_content(self) -> None:
+        self.label_head.check_trees()
+
     def check_tokenizer(self, tokenizer: Any) -> None:
         check_word_tokenizer(tokenizer, self.config.vocab_size, self.config.pad_token_id, type(self).__name__)
-
-    @classmethod
-    def from_pretrained(cls, *args, ignore_mismatched_sizes: bool = False, **kwargs):
-        """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`.
-
-        Raises:
-            ValueError: If ``ignore_mismatched_sizes`` is set: the labels are in the trees, which cannot start anew in part. If the
-                trees are damaged.
-        """
-        if ignore_mismatched_sizes:
-            raise ValueError(
-                f"ignore_mismatched_sizes=True, but the trees of {cls.__name__} hold its labels and cannot be opened with others. Open "
-                "it without, and call model.resize_labels(…), or train a new model."
-            )
-        loaded = super().from_pretrained(*args, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        try:
-            model.label_head.check_trees()
-        except ValueError as error:
-            raise ValueError(
-                f"The trees of {args[0] if args else 'this model'} are {error}. Fetch the model again."
-            ) from error
-        return loaded
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
