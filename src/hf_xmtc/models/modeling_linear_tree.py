@@ -9,7 +9,7 @@ from .configuration_linear_tree import BonsaiConfig, LinearTreeConfig, ParabelCo
 from .linear_tree_head import LinearTreeHead, Trees
 from .modeling_gradient_free import GradientFreeModel
 from .modeling_xmtc import XMTCOutput
-from .tf_idf import TfIdf
+from .tf_idf import TfIdf, values_of_tokens
 from .word_encoders import check_word_tokenizer
 
 __all__ = ["BonsaiForXMTC", "LinearTreeModel", "ParabelForXMTC"]
@@ -57,12 +57,8 @@ class LinearTreeModel(GradientFreeModel):
         """
         self.label_head.check_label_ids("label_ids", label_ids)
         words, labels = self.words(input_ids, attention_mask), label_ids.clamp(min=0)
-        of_words = self.label_head.word_contributions(words, labels) / words.counts  # (S, W)
-        keys, num_words = words.documents * len(self.words.idf) + words.words, len(self.words.idf)
-        rows = torch.arange(len(input_ids), device=input_ids.device)[:, None] * num_words
-        places = torch.searchsorted(keys, rows + input_ids)
-        read = self.words.mask(input_ids, attention_mask)
-        of_tokens = nn.functional.pad(of_words, (0, 1))[:, places.masked_fill(~read, len(keys))]  # (S, B, T)
+        of_words = self.label_head.word_contributions(words, labels)  # (S, W)
+        of_tokens = values_of_tokens(words, of_words, input_ids, self.words.mask(input_ids, attention_mask))
         return of_tokens.transpose(0, 1) * (label_ids >= 0)[:, :, None]
 
     def check_content(self) -> None:
