@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import product
 from typing import Any
 
@@ -67,7 +67,7 @@ def store_neighbors(
         most = MAX_DOCUMENT_SHARE * count if count > FEW_DOCUMENTS else count
         count_words(model.words, dataset, unread_ids, most)
     rows = dataset.select_columns(["input_ids", "labels"]).with_format(None)
-    documents = encode_texts(model, rows["input_ids"][:])
+    documents = encode_texts(model, rows["input_ids"])
     model.store(documents, rows["labels"][:], encode_texts(model, label_texts))
     if not bool((model.label_head.documents.values != 0).any()):
         raise ValueError(
@@ -83,7 +83,7 @@ def store_neighbors(
 
 
 @torch.no_grad()
-def encode_texts(model: NeighborsForXMTC, texts: list[list[int]]) -> WordValues | DocumentVectors:
+def encode_texts(model: NeighborsForXMTC, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
     """What `NeighborsForXMTC.encode` gives for texts as token ids, on the CPU, batch by batch."""
     if hasattr(model, "words"):
         parts = []
