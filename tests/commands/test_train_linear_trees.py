@@ -45,7 +45,7 @@ def test_what_follows_training_is_repeated_without_training(train, unchecked, mo
         patch.setattr(run_module.TrainingRun, "_evaluate", stop)
         with pytest.raises(SystemExit, match="stopped"):
             train(tmp_path / "run", model_family=family, **own)
-    monkeypatch.setattr(run_module, "train_linear_trees", stop)
+    monkeypatch.setattr(run_module, "train_without_gradients", stop)
     assert "Training had ended before" in train(tmp_path / "run", model_family=family, **own)
 
 
@@ -80,5 +80,5 @@ def test_several_processes_are_refused(monkeypatch):
 
     recipe = parse_recipe(["--model_family", "parabel", "--dataset", "demo", "--output_dir", "x"])
     monkeypatch.setattr(type(recipe.training), "world_size", 2)
-    with pytest.raises(ValueError, match="There are 2 processes, but the trees of the family parabel are trained in one"):
+    with pytest.raises(ValueError, match="There are 2 processes, but a model of the family parabel is trained in one"):
         check_gradient_options(recipe)

@@ -24,6 +24,8 @@ from hf_xmtc import (
     LightAttentionForXMTC,
     MeSHProbeNetConfig,
     MeSHProbeNetForXMTC,
+    NeighborsConfig,
+    NeighborsForXMTC,
     ParabelConfig,
     ParabelForXMTC,
     SeqTagConfig,
@@ -68,7 +70,7 @@ class Family:
     build: Callable[..., XMTCPreTrainedModel]
     # SeqTag's scores are marginals of a CRF, which has a loss of its own and leaves CorNet no place.
     has_own_loss: bool = False
-    # A linear tree has an index of words instead of matrices with a row per label, and cannot start anew in part.
+    # Linear trees and neighbours have an index instead of matrices with a row per label, and cannot start anew in part.
     has_label_matrices: bool = True
     # Scores are products along paths of a label tree, and the loss is that of all levels on their candidates.
     has_tree: bool = False
@@ -266,6 +268,29 @@ def _dismec(dropout: float = 0.0, seed: int = 0, **settings: Any) -> DiSMECForXM
     return model
 
 
+def _neighbors(on_bert: bool = False) -> Callable[..., NeighborsForXMTC]:
+    """Eight random documents of two labels each; every label's text is two words."""
+
+    def build(dropout: float = 0.0, seed: int = 0, **settings: Any) -> NeighborsForXMTC:
+        fixed = {"vocab_size": VOCAB_SIZE, "num_neighbors": 4, "label_text_weight": 0.2, "cornet_context_size": 6}
+        if on_bert:
+            del fixed["vocab_size"]
+            backbone = AutoConfig.for_model("bert", vocab_size=VOCAB_SIZE, initializer_range=0.5, **_BACKBONE)
+            backbone.hidden_dropout_prob = backbone.attention_probs_dropout_prob = dropout
+            fixed["backbone_config"] = backbone
+        torch.manual_seed(seed)
+        model = NeighborsForXMTC(NeighborsConfig(**{**fixed, **_label_space(settings)})).eval()
+        num_labels = model.config.num_labels
+        documents = torch.randint(FIRST_WORD, LAST_WORD, (8, 10))
+        texts = torch.randint(FIRST_WORD, LAST_WORD, (num_labels, 2))
+        labels = [[row % num_labels, (2 * row + 1) % num_labels] for row in range(8)]
+        with torch.no_grad():
+            model.store(model.encode(documents), labels, model.encode(texts))
+        return model
+
+    return build
+
+
 def _label_space(settings: dict[str, Any]) -> dict[str, Any]:
     named = {"label_names", "id2label", "num_labels"} & settings.keys()
     return settings if named else {"num_labels": NUM_LABELS, **settings}
@@ -322,6 +347,8 @@ FAMILIES = [
     Family("parabel", _linear_tree(ParabelConfig, ParabelForXMTC, depth=2), has_label_matrices=False),
     Family("bonsai", _linear_tree(BonsaiConfig, BonsaiForXMTC), has_label_matrices=False),
     Family("dismec", _dismec, has_label_matrices=False),
+    Family("neighbors", _neighbors(), has_label_matrices=False),
+    Family("neighbors-on-bert", _neighbors(on_bert=True), has_label_matrices=False),
     Family("meshprobenet", _meshprobenet()),
     Family("meshprobenet-bottleneck", _meshprobenet(bottleneck_size=10)),
 ]

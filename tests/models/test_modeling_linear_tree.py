@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import pipeline
 
 from hf_xmtc import BonsaiConfig, DiSMECConfig, DiSMECForXMTC, ParabelConfig, ParabelForXMTC, train_word_tokenizer
-from hf_xmtc.models import linear_tree_head
+from hf_xmtc.models import linear_tree_head, score_head
 from hf_xmtc.models.linear_tree_head import Trees
 from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, VOCAB_SIZE, make_batch
 
@@ -82,7 +82,7 @@ def test_the_product_of_mkl_is_that_of_the_index(tree, monkeypatch):
 def test_documents_are_scored_in_chunks_alike(tree, monkeypatch):
     batch, labels = make_batch(tree, [SHORT, LONG, [], SHORT[:1]]), torch.tensor([[0], [3], [1], [-100]])
     whole, best = tree(**batch, labels=labels), tree(**batch, labels=labels, top_k=2)
-    monkeypatch.setattr(linear_tree_head, "suitable_block_size", lambda *sizes: 3)
+    monkeypatch.setattr(score_head, "suitable_block_size", lambda *sizes: 3)
     torch.testing.assert_close(tree(**batch, labels=labels).logits, whole.logits)
     found = tree(**batch, labels=labels, top_k=2)
     assert torch.equal(found.top_labels, best.top_labels)
@@ -211,7 +211,7 @@ def test_labels_that_the_beam_does_not_reach_are_no_answers(monkeypatch):
     batch = make_batch(tree, [SHORT, LONG])
     logits = tree(**batch).logits
     for chunk in (1_000, 3):
-        monkeypatch.setattr(linear_tree_head, "suitable_block_size", lambda *sizes, chunk=chunk: chunk // 2)
+        monkeypatch.setattr(score_head, "suitable_block_size", lambda *sizes, chunk=chunk: chunk // 2)
         found = tree(**batch, top_k=NUM_LABELS)
         reached = found.top_labels >= 0
         assert reached.any(dim=1).all() and not reached.all(dim=1).any()

@@ -123,7 +123,7 @@ def test_label_matrices_have_a_row_per_label_and_are_the_parameters_themselves(m
     matrices = model.label_matrices()
     num_blocks = model.config.cornet_num_blocks
     head = {"label_head.attention"} if hasattr(model.label_head, "attention") else {"label_head.output"}
-    head = set() if model.config.model_type in ("seqtag", "parabel", "bonsai", "dismec") else head
+    head = set() if model.config.model_type in ("seqtag", "parabel", "bonsai", "dismec", "neighbors") else head
     assert set(matrices) == head | {
         f"cornet.blocks.{index}.{name}" for index in range(num_blocks) for name in ("to_context", "to_labels")
     }

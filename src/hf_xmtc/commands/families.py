@@ -41,6 +41,7 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {
     # All words of a text count.
     "bonsai": {"max_length_tokens": 100_000},
     "dismec": {"max_length_tokens": 100_000, "min_document_frequency": 1},
+    "neighbors": {"max_length_tokens": 100_000},
     "parabel": {"max_length_tokens": 100_000},
 }
 
@@ -83,7 +84,8 @@ def takes_backbone(family: str) -> bool:
 
 def builds_transformer(family: str) -> bool:
     """True if the encoder that the family trains from scratch is one of transformers."""
-    return takes_backbone(family) and not issubclass(family_named(family)[1], WordLevelModel)
+    model_class = family_named(family)[1]
+    return takes_backbone(family) and model_class.is_trained_by_gradient and not issubclass(model_class, WordLevelModel)
 
 
 def takes_label_tree(family: str) -> bool:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from hf_xmtc.models.configuration_neighbors import SIZES as NEIGHBOR_SIZES
+from hf_xmtc.models.modeling_linear_tree import LinearTreeModel
 from hf_xmtc.training.linear_trees import check_omikuji
 
 from .config_overrides import read_overrides
@@ -60,6 +62,7 @@ MODEL_OPTIONS = ("model", "cornet_num_blocks", "cornet_context_size", "label_bia
 CONFIG_FIELDS = (
     "level_sizes",
     "num_weights",
+    *NEIGHBOR_SIZES,
     "cornet_num_blocks",
     "cornet_context_size",
     "cornet_activation",
@@ -70,7 +73,7 @@ CONFIG_FIELDS = (
 
 
 def check_gradient_options(recipe: Any) -> None:
-    """Refuse, for a family that omikuji trains, options that would do nothing, and several processes.
+    """Refuse, for a family that is trained without gradients, options that would do nothing, and several processes.
 
     Args:
         recipe: A `Recipe`; of one that was made in Python nobody knows what was chosen.
@@ -90,15 +93,16 @@ def check_gradient_options(recipe: Any) -> None:
     ]
     if idle:
         raise ValueError(
-            f"{', '.join(idle)} cannot be used with the family {family}: its trees are trained as a whole by omikuji, without gradients, "
-            "CorNet, word vectors or seed. Leave them out."
+            f"{', '.join(idle)} cannot be used with the family {family}: it is trained as a whole, without gradients, CorNet, word vectors "
+            "or seed. Leave them out."
         )
     if recipe.training.world_size > 1:
         raise ValueError(
-            f"There are {recipe.training.world_size} processes, but the trees of the family {family} are trained in one. Start it without "
+            f"There are {recipe.training.world_size} processes, but a model of the family {family} is trained in one. Start it without "
             "torchrun or accelerate; OMP_NUM_THREADS says on how many cores."
         )
-    check_omikuji()
+    if issubclass(family_named(family)[1], LinearTreeModel):
+        check_omikuji()
 
 
 def without_gradient_options(settings: dict[str, Any], family: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def restore_trained(trainer: XMTCTrainer, trained: Path) -> dict[str, float] | N
             return None
     model = trainer.model
     if not model.is_trained_by_gradient:  # training has given it its size
-        model.resize_trees(type(model.config).from_pretrained(trained))
+        model.take_sizes(type(model.config).from_pretrained(trained))
     trainer._load_from_checkpoint(str(trained))
     trainer.state = TrainerState.load_from_json(os.path.join(trained, TRAINER_STATE_NAME))
     return read_json_object(trained / COSTS_FILE)

@@ -19,12 +19,12 @@ from hf_xmtc.retrieval.score_mixing import CandidateScores
 from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
-from hf_xmtc.training.linear_trees import train_linear_trees
 
 from .candidate_search import find_candidates
 from .data_loading import check_splits, content_digest, load_data, rows_in_data
 from .export_check import check_folder, reference_scores
 from .frequency_report import frequency_report
+from .gradient_free_training import train_without_gradients
 from .json_files import write_json
 from .model_building import build_model, build_tokenizer, check_size, initialize_labels, model_digest
 from .output_folder import DATA_DIGEST, OutputFolder
@@ -152,8 +152,7 @@ class TrainingRun:
             trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
             costs = self._costs()
             return {**costs, "seconds": round(costs["seconds"] + seconds, 1)}
-        costs = train_linear_trees(trainer.model, trainer.train_dataset, self.tokenizer.all_special_ids)
-        return {**costs, "peak_memory_mb": peak_memory_mb(self.args.device)}
+        return train_without_gradients(self.recipe, trainer, self.tokenizer, self.info)
 
     def _train_upper_levels(self) -> float:
         """Train the levels of a label tree that the model takes over; returns the seconds, 0 where there are none."""

@@ -67,11 +67,26 @@ LIGHTATTENTION = """```bibtex
 }
 ```"""
 
+TREADERXML = """```bibtex
+@misc{wang2022exploiting,
+  title         = {Exploiting Dynamic and Fine-grained Semantic Scope for Extreme Multi-label Text Classification},
+  author        = {Wang, Yuan and Song, Huiling and Huo, Peng and Xu, Tao and Yang, Jucheng and Chen, Yarui and Zhao, Tingting},
+  eprint        = {2205.11973},
+  archivePrefix = {arXiv},
+  year          = {2022}
+}
+```"""
+
 # Family → where it comes from, and the paper.
 OF_FAMILY = {
     "parabel": ("Parabel (Prabhu et al., 2018), trained by the library omikuji", PARABEL),
     "bonsai": ("Bonsai (Khandagale et al., 2020), trained by the library omikuji", BONSAI),
     "dismec": ("DiSMEC (Babbar and Schölkopf, 2017), trained by the library omikuji", DISMEC),
+    "neighbors": (
+        "the authors of `hf_xmtc`. That labels of similar training texts help is from TReaderXML (Wang et al., 2022), whose teacher knowledge "
+        "they are",
+        TREADERXML,
+    ),
     "bertxml": ("CorNet (Xun et al., KDD 2020)", CORNET),
     "xmlcnn": ("CorNet (Xun et al., KDD 2020), which takes it from Liu et al. (2017)", CORNET),
     "meshprobenet": ("CorNet (Xun et al., KDD 2020), which takes it from Xun et al. (2019)", CORNET),

@@ -352,6 +352,13 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
             "Scores are products of probabilities along a path of each tree, averaged over the trees. They are low for labels that texts seldom "
             "have, and are not calibrated."
         )
+    known = "Only labels seen in training can be predicted"
+    if family == "neighbors":
+        known = "Labels without a training document are found by the words of their names alone"
+        scores = (
+            "Scores are the share of the votes of similar training documents, mixed with the similarity of a label's own text. They rank labels and "
+            "are no probabilities. The model holds its training documents as weights: publish it only where these may be published."
+        )
     if family == "seqtag":
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
     if family == "ensemble":
@@ -362,7 +369,7 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
     tuned = family == "seqtag" or has_tuned_threshold(recipe)
     return [
         f"{cut}; what stands after them has no influence.",
-        "Only labels seen in training can be predicted; the label set is fixed in `labels.json`.",
+        f"{known}; the label set is fixed in `labels.json`.",
         scores + ("" if tuned else " Rank by them, and choose a threshold on your own documents."),
         "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
         "The model repeats the habits of the people who assigned the training labels, their omissions included.",

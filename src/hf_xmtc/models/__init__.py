@@ -9,6 +9,7 @@ from .configuration_laco import LACOConfig
 from .configuration_lightattention import LightAttentionConfig
 from .configuration_linear_tree import BonsaiConfig, DiSMECConfig, ParabelConfig
 from .configuration_meshprobenet import MeSHProbeNetConfig
+from .configuration_neighbors import NeighborsConfig
 from .configuration_seqtag import SeqTagConfig
 from .configuration_xmlcnn import XMLCNNConfig
 from .configuration_xmlrnn import XMLRNNConfig
@@ -21,6 +22,7 @@ from .modeling_laco import LACOForXMTC
 from .modeling_lightattention import LightAttentionForXMTC
 from .modeling_linear_tree import BonsaiForXMTC, DiSMECForXMTC, ParabelForXMTC
 from .modeling_meshprobenet import MeSHProbeNetForXMTC
+from .modeling_neighbors import NeighborsForXMTC
 from .modeling_seqtag import SeqTagForXMTC
 from .modeling_xmlcnn import XMLCNNForXMTC
 from .modeling_xmlrnn import XMLRNNForXMTC
@@ -46,6 +48,8 @@ __all__ = [
     "LightAttentionForXMTC",
     "MeSHProbeNetConfig",
     "MeSHProbeNetForXMTC",
+    "NeighborsConfig",
+    "NeighborsForXMTC",
     "ParabelConfig",
     "ParabelForXMTC",
     "SeqTagConfig",
@@ -71,6 +75,7 @@ FAMILIES: dict[str, type[XMTCPreTrainedModel]] = {
         LACOForXMTC,
         LightAttentionForXMTC,
         MeSHProbeNetForXMTC,
+        NeighborsForXMTC,
         ParabelForXMTC,
         SeqTagForXMTC,
         XMLCNNForXMTC,

@@ -40,7 +40,8 @@ class Explanation:
         score: The model's score of the label for the text.
         kind: ``attention``: shares of the label's attention, which add up to 1. ``contribution``: what each token adds to the
             label's raw logit or takes from it. CorNet, where the model has it, comes after that and is in the score alone. ``margin``: the
-            same for the sum of the margins on the label's path through a linear tree, in the mean over the trees.
+            same for the sum of the margins on the label's path through a linear tree, in the mean over the trees. ``share``: what each
+            token adds to the score.
         tokens: The tokens that the model has read, in the order of the text.
     """
 

@@ -1,8 +1,6 @@
 """Scores of all labels by linear trees (`LinearTreeHead`) or without one (`OneVsAllHead`), from the TF-IDF of a document's words."""
 
 import math
-import warnings
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -10,17 +8,14 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from .cornet import CorNet
+from .inverted_index import index_entries, word_products
 from .label_block_loss import LabelMatrix
-from .label_head import BaseLabelHead, loss_divisor
-from .label_scorer import suitable_block_size
 from .label_topk import exact_topk
+from .score_head import LOWEST, ScoreHead
 from .tf_idf import WordValues
-from .tracing import is_traced
 
 __all__ = ["ABSENT", "LinearTreeHead", "OneVsAllHead", "Trees"]
 
-# What stands for the scores 0 and 1, so that logits are finite.
-LOWEST, HIGHEST = 1e-30, 1 - 2**-24
 # A logit below this is that of `LOWEST`, in half precision too.
 LOWEST_LOGIT = math.log(2 * LOWEST)
 # Of the sigmoid that makes a probability of a margin. Of 2, 3 … 6 it has the best log likelihood of the 20 best labels on validation
@@ -52,7 +47,7 @@ class Trees(NamedTuple):
     bias: Tensor
 
 
-class LinearTreeHead(BaseLabelHead):
+class LinearTreeHead(ScoreHead):
     """Linear classifiers at the nodes of trees whose leaves are the labels (Parabel, Bonsai).
 
     The margin of a node is its bias and the sum of its words' TF-IDF times their weights; its probability, given its parent's, is
@@ -141,22 +136,7 @@ class LinearTreeHead(BaseLabelHead):
 
     def margins(self, words: WordValues) -> Tensor:
         """Margins of all nodes and labels, (B, N + T · L)."""
-        bias, shape = self.bias.float(), (words.num_documents, len(self.bias))
-        has_product = bias.is_cpu and torch.backends.mkl.is_available()  # without gradients, and not in half precision
-        if has_product and not (torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or is_traced()):
-            return _product(words, bias, self.offsets, self.columns, self.weights.float())
-        which, entries = self._entries(words.words)
-        places = (words.documents * shape[1])[which] + self.columns[entries]
-        products = self.weights[entries].float() * words.values[which]
-        return bias.repeat(shape[0]).index_add(0, places, products).view(shape)
-
-    def _entries(self, words: Tensor) -> tuple[Tensor, Tensor]:
-        """The weights of some words: for each of them its place in ``words``, and in ``weights``."""
-        starts = self.offsets[words].long()
-        counts = self.offsets[words + 1] - starts
-        which = torch.arange(words.shape[0], device=words.device).repeat_interleave(counts)
-        within = torch.arange(which.shape[0], device=words.device) - (counts.cumsum(0) - counts)[which]
-        return which, starts[which] + within
+        return word_products(words, self.bias, self.offsets, self.columns, self.weights)
 
     def scores(self, words: WordValues) -> Tensor:
         """Scores of all labels, (B, L)."""
@@ -186,52 +166,10 @@ class LinearTreeHead(BaseLabelHead):
             paths, start = torch.cat([paths, level], dim=1), stop
         return paths
 
-    def raw_logits(self, hidden: WordValues) -> Tensor:
-        """Logits of all labels, (B, L): those whose sigmoids are the scores."""
-        chunks = self._chunks(hidden.num_documents)
-        scores = [self.scores(hidden.of_documents(*chunk) if len(chunks) > 1 else hidden) for chunk in chunks]
-        scores = torch.cat(scores) if len(scores) > 1 else scores[0]
-        return scores.clamp(LOWEST, HIGHEST).logit().to(self.bias.dtype)
-
-    def _chunks(self, num_documents: int) -> list[tuple[int, int]]:
-        """First and last documents of each chunk; of an empty batch one of none."""
-        if is_traced():
-            return [(0, num_documents)]
-        size = suitable_block_size(len(self.bias), self.bias.device.type)
-        return [(start, min(start + size, num_documents)) for start in range(0, num_documents, size)] or [(0, 0)]
-
-    def raw_logits_of(self, hidden: WordValues, label_ids: Tensor) -> Tensor:
-        return self.raw_logits(hidden).gather(1, label_ids)
-
-    @torch.no_grad()
-    def topk_and_loss(
-        self,
-        hidden: WordValues,
-        k: int,
-        labels: Tensor | None = None,
-        reduction: str = "mean",
-        cornet: CorNet | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """As in the base class, a chunk of documents at a time, so that the logits of a large batch are never held together.
-
-        In place of labels that the beam has not reached there are -100 and score 0.
-        """
-        chunks = self._chunks(hidden.num_documents)
-        if len(chunks) == 1:
-            return self._topk_and_loss(hidden, k, labels, reduction, cornet)
-        if labels is not None:
-            self.positives(labels, hidden.num_documents)  # refuses what is wrong with all of them
-        parts = []
-        for chunk in chunks:
-            of_chunk = None if labels is None else labels[slice(*chunk)]
-            parts.append(self._topk_and_loss(hidden.of_documents(*chunk), k, of_chunk, "sum", cornet))
-        scores, label_ids, losses = zip(*parts, strict=True)
-        divisor = loss_divisor(hidden.num_documents, self.num_labels, reduction)
-        return torch.cat(scores), torch.cat(label_ids), None if labels is None else torch.stack(losses).sum() / divisor
-
     def _topk_and_loss(
         self, hidden: WordValues, k: int, labels: Tensor | None, reduction: str, cornet: CorNet | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """In place of labels that the beam has not reached there are -100 and score 0."""
         logits, loss = self.logits_and_loss(hidden, labels, reduction, cornet)
         logits, label_ids = exact_topk(logits, k)
         scores = logits.sigmoid()
@@ -256,7 +194,7 @@ class LinearTreeHead(BaseLabelHead):
         columns, places = paths.unique(return_inverse=True)
         on_path = self.bias.new_zeros(*label_ids.shape, len(columns), dtype=torch.float32)  # (B, S, columns)
         on_path.scatter_(2, places, 1 / len(self.label_parents))
-        which, entries = self._entries(words.words)
+        which, entries = index_entries(self.offsets, words.words)
         kept = torch.isin(self.columns[entries], columns)
         which, entries = which[kept], entries[kept]
         products = self.weights[entries].float() * words.values[which]
@@ -277,6 +215,10 @@ class LinearTreeHead(BaseLabelHead):
 
     def matrices(self) -> dict[str, LabelMatrix]:
         return {}
+
+    @property
+    def numbers_per_document(self) -> int:
+        return len(self.bias)
 
     @property
     def label_bias(self) -> nn.Parameter:
@@ -330,26 +272,6 @@ class OneVsAllHead(LinearTreeHead):
     def raw_logits(self, hidden: WordValues) -> Tensor:
         slope = 1 if self.node_loss == "log" else HINGE_SLOPE
         return (slope * self.margins(hidden)).to(self.bias.dtype)
-
-
-def _product(words: WordValues, bias: Tensor, offsets: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
-    """The bias, and the words' values (B × V, sparse) times their weights (V × columns, sparse): MKL is 15 times as fast as ``index_add``."""
-    _be_silent_about_csr()
-    shape, num_words = (words.num_documents, len(bias)), len(offsets) - 1
-    rows = torch.searchsorted(words.documents, torch.arange(shape[0] + 1)).int()
-    values = torch.sparse_csr_tensor(rows, words.words.int(), words.values, (shape[0], num_words), check_invariants=False)
-    matrix = torch.sparse_csr_tensor(offsets, columns, weights, (num_words, shape[1]), check_invariants=False)
-    return torch.addmm(bias.expand(shape), values, matrix)
-
-
-@cache
-def _be_silent_about_csr() -> None:
-    """Let torch say to nobody, once, that its sparse matrices are in beta."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.sparse_csr_tensor(
-            torch.tensor([0, 0]), torch.tensor([]).long(), torch.tensor([]), (1, 1), check_invariants=False
-        )
 
 
 def _best(log_probabilities: Tensor, k: int) -> Tensor:

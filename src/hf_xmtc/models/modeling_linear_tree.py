@@ -10,14 +10,15 @@ from torch import Tensor, nn
 
 from .configuration_linear_tree import BonsaiConfig, DiSMECConfig, LinearConfig, ParabelConfig
 from .linear_tree_head import LinearTreeHead, OneVsAllHead, Trees
-from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
-from .tf_idf import TfIdf
+from .modeling_gradient_free import GradientFreeModel
+from .modeling_xmtc import XMTCOutput
+from .tf_idf import TfIdf, values_of_tokens
 from .word_encoders import check_word_tokenizer
 
 __all__ = ["BonsaiForXMTC", "DiSMECForXMTC", "LinearTreeModel", "ParabelForXMTC"]
 
 
-class LinearTreeModel(XMTCPreTrainedModel):
+class LinearTreeModel(GradientFreeModel):
     """Base of these families: TF-IDF of the words, and a `LinearTreeHead` that scores the labels from it.
 
     A new model has trees without nodes; ``hf-xmtc train`` has omikuji train the real ones and calls `grow`.
@@ -25,9 +26,7 @@ class LinearTreeModel(XMTCPreTrainedModel):
 
     config_class = LinearConfig
 
-    is_trained_by_gradient = False
-
-    supports_gradient_checkpointing = False  # there are no layers
+    content = "trees"
 
     token_weight_kind = "margin"
 
@@ -47,9 +46,8 @@ class LinearTreeModel(XMTCPreTrainedModel):
         self.label_head.grow(trees)
         self._take_sizes(self.label_head)
 
-    def resize_trees(self, trained: LinearConfig) -> None:
-        """Make room for the trees of another config, whose weights are then loaded."""
-        self._take_sizes(trained)
+    def take_sizes(self, config: LinearConfig) -> None:
+        self._take_sizes(config)
         self.label_head = self._new_head().to(self.device)
 
     def _take_sizes(self, source: LinearConfig | LinearTreeHead) -> None:
@@ -66,39 +64,15 @@ class LinearTreeModel(XMTCPreTrainedModel):
         """
         self.label_head.check_label_ids("label_ids", label_ids)
         words, labels = self.words(input_ids, attention_mask), label_ids.clamp(min=0)
-        of_words = self.label_head.word_contributions(words, labels) / words.counts  # (S, W)
-        keys, num_words = words.documents * len(self.words.idf) + words.words, len(self.words.idf)
-        rows = torch.arange(len(input_ids), device=input_ids.device)[:, None] * num_words
-        places = torch.searchsorted(keys, rows + input_ids)
-        read = self.words.mask(input_ids, attention_mask)
-        of_tokens = nn.functional.pad(of_words, (0, 1))[:, places.masked_fill(~read, len(keys))]  # (S, B, T)
+        of_words = self.label_head.word_contributions(words, labels)  # (S, W)
+        of_tokens = values_of_tokens(words, of_words, input_ids, self.words.mask(input_ids, attention_mask))
         return of_tokens.transpose(0, 1) * (label_ids >= 0)[:, :, None]
+
+    def check_content(self) -> None:
+        self.label_head.check_trees()
 
     def check_tokenizer(self, tokenizer: Any) -> None:
         check_word_tokenizer(tokenizer, self.config.vocab_size, self.config.pad_token_id, type(self).__name__)
-
-    @classmethod
-    def from_pretrained(cls, *args, ignore_mismatched_sizes: bool = False, **kwargs):
-        """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`.
-
-        Raises:
-            ValueError: If ``ignore_mismatched_sizes`` is set: the labels are in the trees, which cannot start anew in part. If the
-                trees are damaged.
-        """
-        if ignore_mismatched_sizes:
-            raise ValueError(
-                f"ignore_mismatched_sizes=True, but the trees of {cls.__name__} hold its labels and cannot be opened with others. Open "
-                "it without, and call model.resize_labels(…), or train a new model."
-            )
-        loaded = super().from_pretrained(*args, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        try:
-            model.label_head.check_trees()
-        except ValueError as error:
-            raise ValueError(
-                f"The trees of {args[0] if args else 'this model'} are {error}. Fetch the model again."
-            ) from error
-        return loaded
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

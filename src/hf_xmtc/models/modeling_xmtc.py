@@ -193,7 +193,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             raise ValueError(f"{sorted(unknown)} are no label matrices of this model: {sorted(self.label_matrices())}.")
         self.label_head.updates = updates
 
-    # What `token_weights` gives: "attention", "contribution" or "margin" (see `explanation.Explanation`); None where there is nothing.
+    # What `token_weights` gives: "attention", "contribution", "margin" or "share" (see `explanation.Explanation`); None where there is nothing.
     token_weight_kind: str | None = None
 
     def token_weights(self, input_ids: Tensor, attention_mask: Tensor | None, label_ids: Tensor) -> Tensor:
@@ -211,8 +211,9 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             ValueError: If the family has no such weights, or a label id is outside 0 … L-1.
         """
         raise ValueError(
-            f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC, LightAttentionForXMTC, "
-            "MeSHProbeNetForXMTC, LACOForXMTC with cross_attention=True, ParabelForXMTC, BonsaiForXMTC and DiSMECForXMTC have."
+            f"{type(self).__name__} has no weight of its own for each token of a label. AttentionXMLForXMTC, "
+            "LightAttentionForXMTC, MeSHProbeNetForXMTC, LACOForXMTC with cross_attention=True, NeighborsForXMTC without backbone, "
+            "ParabelForXMTC, BonsaiForXMTC and DiSMECForXMTC have."
         )
 
     def check_tokenizer(self, tokenizer: Any) -> None:

@@ -8,7 +8,7 @@ from transformers import initialization as init
 
 from .tracing import is_traced
 
-__all__ = ["TfIdf", "WordValues"]
+__all__ = ["TfIdf", "WordValues", "values_of_tokens"]
 
 
 class WordValues(NamedTuple):
@@ -89,3 +89,13 @@ class TfIdf(nn.Module):
         squares = values.new_zeros(num_documents).index_add(0, documents, values.square())
         lengths = squares.clamp(min=torch.finfo(squares.dtype).tiny).sqrt()
         return WordValues(documents, words, values / lengths[documents], counts, num_documents)
+
+
+def values_of_tokens(words: WordValues, values: Tensor, input_ids: Tensor, mask: Tensor) -> Tensor:
+    """Values of words (S, W) at their tokens, (S, B, T), in equal parts where a word is repeated; 0 where ``mask`` (B, T) is False."""
+    num_words = int(words.words.max()) + 1 if len(words.words) else 1
+    keys = words.documents * num_words + words.words
+    rows = torch.arange(len(input_ids), device=input_ids.device)[:, None] * num_words
+    places = torch.searchsorted(keys, (rows + input_ids).contiguous())
+    shares = nn.functional.pad(values / words.counts, (0, 1))
+    return shares[:, places.masked_fill(~mask, len(keys))]

@@ -21,6 +21,8 @@ from hf_xmtc.models.linear_tree_head import ABSENT, Trees
 from hf_xmtc.models.modeling_linear_tree import LinearTreeModel
 from hf_xmtc.models.tf_idf import WordValues
 
+from .word_counts import count_words, document_batches
+
 __all__ = ["check_omikuji", "read_trees", "train_linear_trees"]
 
 logger = logging.getLogger(__name__)
@@ -73,7 +75,7 @@ def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Col
     """
     check_omikuji()
     started = time.monotonic()
-    _count_words(model, dataset, unread_ids)
+    count_words(model.words, dataset, unread_ids)
     with tempfile.TemporaryDirectory(prefix="linear_trees_") as folder:
         data, trained, script = Path(folder, "data.txt"), Path(folder, "trees"), Path(folder, "train_trees.py")
         script.write_text(_TRAIN, encoding="utf-8")
@@ -104,27 +106,11 @@ def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Col
         }
 
 
-def _count_words(model: LinearTreeModel, dataset: Dataset, unread_ids: Collection[int]) -> None:
-    """Set idf = ln((1 + N) / (1 + documents with the word)) + 1, and 0 of what is no word."""
-    frequencies = torch.zeros(model.config.vocab_size, dtype=torch.long)
-    for words, _ in _batches(model, dataset):
-        frequencies += words.words.bincount(minlength=len(frequencies))
-    idf = ((1 + len(dataset)) / (1 + frequencies.double())).log() + 1
-    idf[list(unread_ids)] = 0.0
-    with torch.no_grad():
-        model.words.idf.copy_(idf)
-
-
-@torch.no_grad()
 def _batches(model: LinearTreeModel, dataset: Dataset) -> Iterator[tuple[WordValues, list[list[int]]]]:
     """Words and label ids of the documents."""
-    rows = dataset.select_columns(["input_ids", "labels"]).with_format(None)
-    for batch in rows.iter(BATCH_SIZE):
-        documents = [torch.tensor(ids, dtype=torch.long) for ids in batch["input_ids"]]
-        input_ids = torch.nn.utils.rnn.pad_sequence(documents, batch_first=True)
-        lengths = torch.tensor([len(ids) for ids in documents])
-        mask = torch.arange(input_ids.shape[1]) < lengths[:, None]
-        yield model.words(input_ids.to(model.device), mask.to(model.device)).to("cpu"), batch["labels"]
+    for input_ids, mask, labels in document_batches(dataset, BATCH_SIZE):
+        with torch.no_grad():
+            yield model.words(input_ids.to(model.device), mask.to(model.device)).to("cpu"), labels
 
 
 def _write_data(model: LinearTreeModel, dataset: Dataset, path: Path) -> int:

@@ -1,0 +1,217 @@
+"""`NeighborHead`: scores of labels from the training documents that are similar to a text, and from the labels' own texts."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import initialization as init
+
+from .configuration_neighbors import NeighborsConfig
+from .inverted_index import index_entries
+from .label_block_loss import LabelMatrix
+from .label_topk import exact_topk
+from .score_head import ScoreHead
+from .text_index import DocumentVectors, VectorIndex, WordIndex
+from .tf_idf import WordValues
+
+__all__ = ["Assignments", "NeighborHead", "Neighbors"]
+
+# Between labels of equal scores the one with more training documents comes first: this times ln(1 + its documents) is below any vote.
+PRIOR = 1e-7
+
+
+class Neighbors(NamedTuple):
+    """The most similar training documents of each text, most similar first, equal ones by row.
+
+    Attributes:
+        rows: Their rows, (B, K).
+        similarities: Cosines, (B, K), never negative; 0 where nothing is shared, and such a document does not vote.
+    """
+
+    rows: Tensor
+    similarities: Tensor
+
+
+class Assignments(NamedTuple):
+    """Labels of the training documents.
+
+    Attributes:
+        offsets: Where the labels of each document begin, and where the last ones end, (N + 1,).
+        label_ids: The labels of all documents, (A,), no label twice in a document.
+    """
+
+    offsets: Tensor
+    label_ids: Tensor
+
+    @classmethod
+    def of(cls, labels: list[list[int]], num_labels: int) -> "Assignments":
+        """Those of label ids, of which others than 0 … L-1 are left out."""
+        rows = [sorted({label for label in row if 0 <= label < num_labels}) for row in labels]
+        counts = torch.tensor([len(row) for row in rows], dtype=torch.long)
+        ids = torch.tensor([label for row in rows for label in row], dtype=torch.int32)
+        return cls(nn.functional.pad(counts.cumsum(0), (1, 0)).int(), ids)
+
+
+class NeighborHead(ScoreHead):
+    """The vote of similar training documents, mixed with the similarity of the labels' own texts.
+
+    A document's weight is its similarity to the power ``similarity_power``; a label's vote is the share of the K nearest
+    documents' weights that those with the label have. Its score is (1 - w) · vote + w · max(0, cosine of the label's text).
+
+    Args:
+        config: Settings of the vote, which count as they are when a text is scored, and sizes.
+        settings: As for `BaseLabelHead`.
+    """
+
+    def __init__(self, config: NeighborsConfig, **settings: Any):
+        super().__init__(**settings)
+        self.config = config
+        self.documents = self._index(config.num_documents, config.num_values)
+        self.label_texts = self._index(config.num_labels, config.num_label_values)
+        self.register_buffer("label_offsets", torch.zeros(config.num_documents + 1, dtype=torch.int32))
+        self.register_buffer("label_ids", torch.zeros(config.num_assignments, dtype=torch.int32))
+        self.prior = nn.Parameter(torch.zeros(config.num_labels))
+
+    def _index(self, num_texts: int, num_values: int) -> WordIndex | VectorIndex:
+        if self.config.backbone_config is not None:
+            return VectorIndex(self.config.backbone_config.hidden_size, num_texts)
+        return WordIndex(self.config.vocab_size, num_texts, num_values)
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        for tensor in (self.label_offsets, self.label_ids, self.prior):
+            init.zeros_(tensor)
+        self.documents.reset_parameters()
+        self.label_texts.reset_parameters()
+
+    @torch.no_grad()
+    def store(
+        self, documents: WordValues | DocumentVectors, assignments: Assignments, label_texts: WordValues | DocumentVectors
+    ) -> None:
+        """Hold training documents, their labels, and the labels' texts."""
+        self.documents.store(documents)
+        self.label_texts.store(label_texts)
+        self._assign(assignments)
+
+    def _assign(self, assignments: Assignments) -> None:
+        device = self.prior.device
+        self.label_offsets, self.label_ids = (part.to(device, torch.int32) for part in assignments)
+        counts = self.label_ids.long().bincount(minlength=self.num_labels)
+        self.prior = nn.Parameter((PRIOR * counts.double().log1p()).to(self.prior))
+        config = self.config
+        config.num_documents, config.num_assignments = self.documents.num_texts, len(self.label_ids)
+        if isinstance(self.documents, WordIndex):
+            config.num_values, config.num_label_values = len(self.documents.values), len(self.label_texts.values)
+
+    def check(self) -> None:
+        """Refuse arrays that point to what is not there.
+
+        Raises:
+            ValueError: If they do.
+        """
+        self.documents.check()
+        self.label_texts.check()
+        wrong = (self.label_ids < 0) | (self.label_ids >= self.num_labels)
+        if bool(wrong.any()):
+            raise ValueError(f"damaged: a document has label id {int(self.label_ids[wrong][0])} of {self.num_labels}")
+        offsets, count = self.label_offsets, len(self.label_ids)
+        if int(offsets[0]) != 0 or bool((offsets.diff() < 0).any()) or int(offsets[-1]) != count:
+            raise ValueError(f"damaged: the documents do not have {count} labels together")
+
+    # ---- scores ----------------------------------------------------------------------------------------------------------
+
+    def neighbors(self, hidden: WordValues | DocumentVectors, num_neighbors: int | None = None) -> Neighbors:
+        """The most similar training documents, ``num_neighbors`` or as many as the config says."""
+        similarities = self.documents.similarities(hidden).clamp(min=0)  # (B, N)
+        if not similarities.shape[1]:
+            return Neighbors(similarities.long(), similarities)
+        similarities, rows = exact_topk(similarities, num_neighbors or self.config.num_neighbors)
+        return Neighbors(rows, similarities)
+
+    def shares(self, similarities: Tensor) -> Tensor:
+        """Share of each neighbour in the votes of a text, (B, K)."""
+        weights = similarities**self.config.similarity_power
+        total = weights.sum(dim=1, keepdim=True)
+        return weights / total.masked_fill(total == 0, 1)
+
+    def mix(self, neighbors: Neighbors, label_similarities: Tensor | None) -> Tensor:
+        """Scores of all labels, (B, L), from neighbours (B, K) and the similarities of the labels' texts (B, L)."""
+        (num_texts, count), weight = neighbors.rows.shape, self.config.label_text_weight
+        which, entries = index_entries(self.label_offsets, neighbors.rows.flatten())
+        places = which // max(1, count) * self.num_labels + self.label_ids[entries]
+        shares = (1 - weight) * self.shares(neighbors.similarities)
+        scores = shares.new_zeros(num_texts * self.num_labels).index_add(0, places, shares.flatten()[which])
+        scores = scores.view(num_texts, self.num_labels) + self.prior.float()
+        if weight:
+            scores = scores + weight * label_similarities.clamp(min=0)
+        return scores.clamp(max=1)
+
+    def scores(self, hidden: WordValues | DocumentVectors) -> Tensor:
+        return self.mix(
+            self.neighbors(hidden), self.label_texts.similarities(hidden) if self.config.label_text_weight else None
+        )
+
+    def word_contributions(self, words: WordValues, label_ids: Tensor) -> Tensor:
+        """What each word adds to the score of a label: its share in the similarity of each document that votes for the label.
+
+        With the prior they add up to the score.
+
+        Args:
+            words: W words of B documents.
+            label_ids: Labels of each document, (B, S).
+
+        Returns:
+            (S, W).
+        """
+        neighbors, weight = self.neighbors(words), self.config.label_text_weight
+        (num_texts, count), num_stored = neighbors.rows.shape, self.documents.num_texts
+        which, entries = index_entries(self.label_offsets, neighbors.rows.flatten())
+        has_label = neighbors.similarities.new_zeros(num_texts * count, label_ids.shape[1])
+        of_text = label_ids[which // max(1, count)]  # (A, S)
+        has_label = has_label.index_add(0, which, (self.label_ids[entries].long()[:, None] == of_text).float())
+        per_similarity = self.shares(neighbors.similarities) / neighbors.similarities.clamp(min=1e-12)
+        factors = (1 - weight) * per_similarity.flatten()[:, None] * has_label  # (B · K, S)
+
+        keys = (torch.arange(num_texts, device=label_ids.device)[:, None] * num_stored + neighbors.rows).flatten()
+        keys, order = keys.sort()
+        word, stored, products = self.documents.word_entries(words)
+        own = words.documents[word] * num_stored + stored
+        place = torch.searchsorted(keys, own).clamp(max=max(0, len(keys) - 1))
+        voting = keys[place] == own if len(keys) else own < 0
+        parts = products[voting, None] * factors[order[place[voting]]]
+        total = parts.new_zeros(len(words.words), label_ids.shape[1]).index_add(0, word[voting], parts)
+
+        word, label, products = self.label_texts.word_entries(words)
+        parts = weight * products[:, None] * (label[:, None] == label_ids[words.documents[word]])
+        return total.index_add(0, word, parts).t()
+
+    # ---- the label space -------------------------------------------------------------------------------------------------
+
+    def matrices(self) -> dict[str, LabelMatrix]:
+        return {}
+
+    @property
+    def numbers_per_document(self) -> int:
+        return max(self.documents.num_texts, self.num_labels)
+
+    @property
+    def label_bias(self) -> nn.Parameter:
+        return self.prior
+
+    @torch.no_grad()
+    def resize_labels(self, old_ids: Tensor) -> None:
+        """Follow a change of the label space; a new label has no documents and no text, so its score is 0."""
+        super().resize_labels(old_ids)
+        old_ids = old_ids.to(self.prior.device)
+        known, num_before = old_ids >= 0, self.label_texts.num_texts
+        new_ids = torch.full((num_before,), -1, device=old_ids.device)
+        new_ids[old_ids[known]] = known.nonzero()[:, 0]
+        self.label_texts.select(old_ids)
+        labels = new_ids[self.label_ids.long()]
+        num_documents = len(self.label_offsets) - 1
+        rows = torch.arange(num_documents, device=labels.device).repeat_interleave(self.label_offsets.diff())
+        counts = rows[labels >= 0].bincount(minlength=num_documents)
+        self._assign(Assignments(nn.functional.pad(counts.cumsum(0), (1, 0)), labels[labels >= 0]))
+
+    def silence(self, new: Tensor) -> bool:
+        return True  # `resize_labels` has

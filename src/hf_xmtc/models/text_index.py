@@ -1,0 +1,130 @@
+"""Stored texts, and the similarity of documents to all of them: by words (`WordIndex`) or by vectors (`VectorIndex`)."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import initialization as init
+
+from .inverted_index import index_entries, word_products
+from .tf_idf import WordValues
+
+__all__ = ["DocumentVectors", "VectorIndex", "WordIndex"]
+
+
+class DocumentVectors(NamedTuple):
+    """Vectors of length 1 of a batch of documents, (B, H); of length 0 for those without tokens."""
+
+    values: Tensor
+
+    @property
+    def num_documents(self) -> int:
+        """Documents B."""
+        return len(self.values)
+
+    def of_documents(self, start: int, stop: int) -> "DocumentVectors":
+        """The vectors of some documents."""
+        return DocumentVectors(self.values[start:stop])
+
+
+class WordIndex(nn.Module):
+    """An inverted index: for each word the texts that have it, in order, and its TF-IDF there.
+
+    Args:
+        num_words: Vocabulary V.
+        num_texts: Texts N.
+        num_values: Words of the texts, each counted once a text.
+    """
+
+    def __init__(self, num_words: int, num_texts: int, num_values: int):
+        super().__init__()
+        self.num_texts = num_texts
+        self.values = nn.Parameter(torch.zeros(num_values))
+        self.register_buffer("offsets", torch.zeros(num_words + 1, dtype=torch.int32))
+        self.register_buffer("texts", torch.zeros(num_values, dtype=torch.int32))
+
+    def reset_parameters(self) -> None:
+        """Hold nothing."""
+        for tensor in (self.values, self.offsets, self.texts):
+            init.zeros_(tensor)
+
+    def similarities(self, documents: WordValues) -> Tensor:
+        """Cosines with all texts, (B, N) in float32."""
+        bias = self.values.new_zeros(self.num_texts)
+        return word_products(documents, bias, self.offsets, self.texts, self.values)
+
+    @torch.no_grad()
+    def store(self, texts: WordValues) -> None:
+        """Hold these texts. Words of value 0, which change no similarity, are left out."""
+        device, num_words, dtype = self.values.device, len(self.offsets) - 1, self.values.dtype
+        read = texts.values > 0
+        words, rows, values = (part[read].to(device) for part in (texts.words, texts.documents, texts.values))
+        order = (words.long() * texts.num_documents + rows).argsort()
+        self.num_texts = texts.num_documents
+        self.values = nn.Parameter(values[order].to(dtype))
+        self.texts = rows[order].int()
+        self.offsets = nn.functional.pad(words.long().bincount(minlength=num_words).cumsum(0), (1, 0)).int()
+
+    @torch.no_grad()
+    def select(self, rows: Tensor) -> None:
+        """Hold the texts of some rows, (M,) in this order, each once at most; at -1 a text without words."""
+        known = rows >= 0
+        place = torch.full((self.num_texts,), -1, device=rows.device)
+        place[rows[known]] = known.nonzero()[:, 0]
+        words = torch.arange(len(self.offsets) - 1, device=rows.device).repeat_interleave(self.offsets.diff())
+        texts = place[self.texts.long()]
+        kept = texts >= 0
+        self.store(WordValues(texts[kept], words[kept], self.values[kept], texts[kept], len(rows)))
+
+    def word_entries(self, words: WordValues) -> tuple[Tensor, Tensor, Tensor]:
+        """Each pair of a document's word and a text that has it: place of the word (E,), row of the text, and what it adds to the cosine."""
+        which, entries = index_entries(self.offsets, words.words)
+        return which, self.texts[entries].long(), self.values[entries].float() * words.values[which]
+
+    def check(self) -> None:
+        """Refuse an index that points to what is not there.
+
+        Raises:
+            ValueError: If it does.
+        """
+        wrong = (self.texts < 0) | (self.texts >= self.num_texts)
+        if bool(wrong.any()):
+            raise ValueError(f"damaged: a word is in text {int(self.texts[wrong][0])}, but there are {self.num_texts}")
+        offsets = self.offsets
+        if int(offsets[0]) != 0 or bool((offsets.diff() < 0).any()) or int(offsets[-1]) != len(self.values):
+            raise ValueError(f"damaged: the words do not have {len(self.values)} values together")
+
+
+class VectorIndex(nn.Module):
+    """A vector of length 1 for each text, (N, H)."""
+
+    def __init__(self, hidden_size: int, num_texts: int):
+        super().__init__()
+        self.values = nn.Parameter(torch.zeros(num_texts, hidden_size))
+
+    def reset_parameters(self) -> None:
+        """Hold nothing."""
+        init.zeros_(self.values)
+
+    @property
+    def num_texts(self) -> int:
+        """Texts N."""
+        return len(self.values)
+
+    def similarities(self, documents: DocumentVectors) -> Tensor:
+        """Cosines with all texts, (B, N) in float32."""
+        with torch.autocast(documents.values.device.type, enabled=False):
+            return documents.values.float() @ self.values.float().t()
+
+    @torch.no_grad()
+    def store(self, texts: DocumentVectors) -> None:
+        """Hold these texts."""
+        self.values = nn.Parameter(texts.values.to(self.values))
+
+    @torch.no_grad()
+    def select(self, rows: Tensor) -> None:
+        """Hold the texts of some rows, (M,) in this order; at -1 a text without tokens."""
+        self.values = nn.Parameter(self.values[rows.clamp(min=0)] * (rows >= 0)[:, None])
+
+    def check(self) -> None:
+        """Nothing in it can point to what is not there."""

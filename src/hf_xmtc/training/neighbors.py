@@ -1,0 +1,164 @@
+"""Training of `NeighborsForXMTC`: it stores the training documents and the labels' texts, and chooses how neighbours vote."""
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+
+from hf_xmtc.metrics import ndcg_at_k
+from hf_xmtc.models.label_topk import exact_topk
+from hf_xmtc.models.modeling_neighbors import NeighborsForXMTC
+from hf_xmtc.models.neighbor_head import Neighbors
+from hf_xmtc.models.text_index import DocumentVectors
+from hf_xmtc.models.tf_idf import WordValues
+
+from .word_counts import count_words, document_batches, padded
+
+__all__ = ["VOTE_FIELDS", "choose_vote", "store_neighbors"]
+
+logger = logging.getLogger(__name__)
+
+# Words in a larger share of the documents say nothing and cost most of the time; with few documents the share is no estimate.
+MAX_DOCUMENT_SHARE, FEW_DOCUMENTS = 0.2, 100
+# Documents that are read together: of words, and by an encoder.
+WORD_BATCH, ENCODER_BATCH = 1_000, 32
+# Values that are tried. The label texts' weight is chosen after the other two, which it hardly moves.
+VOTE_FIELDS = {
+    "num_neighbors": (10, 20, 50, 100),
+    "similarity_power": (1.0, 2.0, 3.0, 4.0),
+    "label_text_weight": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7),
+}
+# Numbers of a block of documents against all stored texts or all labels.
+BLOCK_NUMBERS = 2**24
+
+
+@torch.no_grad()
+def store_neighbors(
+    model: NeighborsForXMTC, dataset: Dataset, label_texts: list[list[int]], unread_ids: Collection[int] = ()
+) -> dict[str, float]:
+    """Have a model hold the training documents and the labels' texts.
+
+    Args:
+        model: A model of the right vocabulary and label space; what it holds is replaced.
+        dataset: Documents with ``input_ids`` and ``labels``.
+        label_texts: Token ids of the text of each label, (L,); empty where a label has none.
+        unread_ids: Ids that are no words, such as those of unknown and padding tokens; without effect where an encoder reads.
+
+    Returns:
+        What training took: ``seconds``, ``documents_per_second``, and the ``parameters`` of the model.
+
+    Raises:
+        ValueError: If there is not one text for each label, or nothing to find neighbours by.
+    """
+    if len(label_texts) != model.config.num_labels:
+        raise ValueError(
+            f"There are {len(label_texts)} label texts, but the model has {model.config.num_labels} labels. Give one for each, empty "
+            "where there is none."
+        )
+    started = time.monotonic()
+    model.eval()
+    if hasattr(model, "words"):
+        count = len(dataset)
+        most = MAX_DOCUMENT_SHARE * count if count > FEW_DOCUMENTS else count
+        count_words(model.words, dataset, unread_ids, most)
+    rows = dataset.select_columns(["input_ids", "labels"]).with_format(None)
+    documents = encode_texts(model, rows["input_ids"])
+    model.store(documents, rows["labels"][:], encode_texts(model, label_texts))
+    if not bool((model.label_head.documents.values != 0).any()):
+        raise ValueError(
+            f"None of the {len(dataset)} training documents has a word of the vocabulary that others lack, so none is nearer than "
+            "others. Were the right columns read?"
+        )
+    seconds = time.monotonic() - started
+    return {
+        "seconds": round(seconds, 1),
+        "documents_per_second": round(len(dataset) / seconds, 1),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+@torch.no_grad()
+def encode_texts(model: NeighborsForXMTC, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
+    """What `NeighborsForXMTC.encode` gives for texts as token ids, on the CPU, batch by batch."""
+    if hasattr(model, "words"):
+        parts = []
+        for start in range(0, len(texts), WORD_BATCH):
+            words = _read(model, texts[start : start + WORD_BATCH])
+            kept = words.values > 0  # words of idf 0 would take half of the memory
+            parts.append([part[kept].to(kind) for part, kind in zip(words[:4], _SMALL, strict=True)])
+            parts[-1][0] += start
+        return WordValues(*map(torch.cat, zip(*parts, strict=True)), len(texts))
+    # Texts of equal lengths together.
+    order = np.argsort([len(text) for text in texts], kind="stable")
+    vectors = torch.empty(len(texts), model.config.backbone_config.hidden_size)
+    for start in range(0, len(texts), ENCODER_BATCH):
+        rows = order[start : start + ENCODER_BATCH]
+        vectors[torch.from_numpy(rows)] = _read(model, [texts[row] for row in rows]).values.cpu()
+    return DocumentVectors(vectors)
+
+
+_SMALL = (torch.int32, torch.int32, torch.float32, torch.int32)
+
+
+def _read(model: NeighborsForXMTC, texts: list[list[int]]) -> WordValues | DocumentVectors:
+    input_ids, mask = (part.to(model.device) for part in padded(texts))
+    found = model.encode(input_ids, mask)
+    return found.to("cpu") if isinstance(found, WordValues) else found
+
+
+def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[str]) -> dict[str, Any]:
+    """Choose settings of the vote that are best on validation, by nDCG@5; of equal ones the first of `VOTE_FIELDS`.
+
+    Args:
+        model: After `store_neighbors`; its config takes the choice.
+        validation: Documents with ``input_ids`` and ``labels``, none of them stored.
+        fields: Names of the settings; the others stay as they are.
+
+    Returns:
+        The chosen settings.
+    """
+    config, fields, chosen = model.config, set(fields), {}
+    neighbor_fields, text_field = ("num_neighbors", "similarity_power"), ("label_text_weight",)
+    if "label_text_weight" in fields:
+        config.label_text_weight = 0.0
+    for names in (neighbor_fields, text_field):
+        if fields.isdisjoint(names):
+            continue
+        tried = [VOTE_FIELDS[name] if name in fields else (getattr(config, name),) for name in names]
+        settings = [dict(zip(names, values, strict=True)) for values in product(*tried)]
+        by_setting = _ndcg_by_setting(model, validation, settings)
+        best = max(range(len(settings)), key=by_setting.__getitem__)
+        values = ", ".join(f"{name} {value:g}" for name, value in settings[best].items())
+        logger.info(
+            f"nDCG@5 on validation: {100 * by_setting[best]:.2f} with {values}, {100 * min(by_setting):.2f} with the worst of {len(settings)}."
+        )
+        _apply(model, settings[best])
+        chosen |= settings[best]
+    return {name: value for name, value in chosen.items() if name in fields}
+
+
+def _apply(model: NeighborsForXMTC, setting: dict[str, Any]) -> None:
+    for name, value in setting.items():
+        setattr(model.config, name, value)
+
+
+@torch.no_grad()
+def _ndcg_by_setting(model: NeighborsForXMTC, validation: Dataset, settings: list[dict[str, Any]]) -> list[float]:
+    """nDCG@5 with each setting; neighbours are searched once."""
+    head, rankings, positives = model.label_head, [[] for _ in settings], []
+    batch_size = max(1, min(256, BLOCK_NUMBERS // head.numbers_per_document))
+    most = max(setting.get("num_neighbors", model.config.num_neighbors) for setting in settings)
+    for input_ids, mask, labels in document_batches(validation, batch_size):
+        hidden = model.encode(input_ids.to(model.device), mask.to(model.device))
+        neighbors, similarities = head.neighbors(hidden, most), head.label_texts.similarities(hidden)
+        positives += labels
+        for setting, ranking in zip(settings, rankings, strict=True):
+            _apply(model, setting)
+            nearest = Neighbors(*(part[:, : model.config.num_neighbors] for part in neighbors))
+            ranking.append(exact_topk(head.mix(nearest, similarities), 5)[1].cpu().numpy())
+    return [ndcg_at_k(np.concatenate(ranking), positives, 5) for ranking in rankings]

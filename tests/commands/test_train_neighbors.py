@@ -1,0 +1,69 @@
+"""`hf-xmtc train --model_family neighbors`: the same command as for all families, with nothing to train."""
+
+import json
+
+import pytest
+from transformers import pipeline
+
+import hf_xmtc.commands.training_run as run_module
+from hf_xmtc.commands.ensemble import main as ensemble
+from hf_xmtc.hub.verify import check_model_folder
+from small_corpus import WORDS, make_documents, write_corpus, write_split
+
+# What the other tests of this folder train with, and has no part here.
+BY_GRADIENT = ("per_device_train_batch_size", "num_train_epochs", "learning_rate", "cornet_context_size", "num_cls_tokens")
+SETTINGS = {**dict.fromkeys(BY_GRADIENT), "config_overrides": "similarity_power=3"}
+
+
+def test_documents_are_stored_evaluated_and_joined_with_others(train, tmp_path):
+    folder, data = tmp_path / "run", write_corpus(tmp_path / "data")
+    write_split(data, "train", [*make_documents(12, 0), ("", ["music"]), ("cat dog", [])])
+    told = train(folder, dataset=data, model_family="neighbors", tune_threshold="global", max_length_tokens=None, **SETTINGS)
+    assert "14 training documents are stored; they vote with num_neighbors" in told and "similarity_power 3" in told
+    assert "Reopened" in told  # in a process of its own
+    check_model_folder(folder).raise_for_problems()
+    metrics, recipe, config = (json.loads((folder / f"{name}.json").read_text()) for name in ("metrics", "recipe", "config"))
+    assert metrics["test"]["P@1"] > 0.8 and set(metrics["train"]) >= {"seconds", "num_neighbors", "label_text_weight"}
+    assert config["similarity_power"] == 3 and config["label_text_weight"] == metrics["train"]["label_text_weight"]
+    assert recipe["max_length_tokens"] == 100_000 and "learning_rate" not in recipe
+    card = (folder / "README.md").read_text()
+    assert "TReaderXML" in card and "holds its training documents" in card and "explain" in card
+    tagger = pipeline("text-classification", model=str(folder), trust_remote_code=True)
+    assert {answer["label"] for answer in tagger("cat", top_k=None)} == set(WORDS)
+    assert tagger.explain("the cat").kind == "share" and tagger.explain("the cat").best_tokens(1)[0].token == "cat"
+
+    train(
+        tmp_path / "other",
+        dataset=data,
+        model_family="bonsai",
+        max_length_tokens=None,
+        **{**SETTINGS, "config_overrides": "min_branch_size=3,num_clusters=2"},
+    )
+    ensemble([str(folder), str(tmp_path / "other"), "--output_dir", str(tmp_path / "both")])
+    tagger = pipeline("text-classification", model=str(tmp_path / "both"), trust_remote_code=True)
+    assert tagger("cat")[0]["label"] == "animal"
+
+
+def test_what_follows_training_is_repeated_without_training(train, unchecked, monkeypatch, tmp_path):
+    def stop(*args):
+        raise ValueError("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module.TrainingRun, "_evaluate", stop)
+        with pytest.raises(SystemExit, match="stopped"):
+            train(tmp_path / "run", model_family="neighbors", **SETTINGS)
+    monkeypatch.setattr(run_module, "train_without_gradients", stop)
+    assert "Training had ended before" in train(tmp_path / "run", model_family="neighbors", **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"learning_rate": 0.1}, "learning_rate cannot be used with the family neighbors: it is trained as a whole"),
+        ({"config_overrides": "num_documents=3"}, r"num_documents \(in config_overrides\) cannot be used"),
+    ],
+)
+def test_options_without_effect_are_refused(train, settings, message, tmp_path):
+    with pytest.raises(SystemExit, match=message):
+        train(tmp_path / "run", model_family="neighbors", **{**SETTINGS, **settings})
+    assert not (tmp_path / "run").exists()
