@@ -106,7 +106,7 @@ def test_scores_are_those_of_omikuji(kept, family, node_loss, beam_width):
 def test_one_vs_all_is_the_linear_svm_of_scikit_learn():
     svm = pytest.importorskip("sklearn.svm")
     rows = documents(120, 0).filter(lambda row: row["labels"] and any(word > UNKNOWN for word in row["input_ids"]))
-    model, _ = train("dismec", weight_threshold=0.0, data=rows)
+    model, _ = train("dismec", weight_threshold=0.0, node_cost=1.0, data=rows)
     features, head = _matrix(model, rows), model.label_head
     words = torch.arange(NUM_WORDS).repeat_interleave(head.offsets.diff())
     weights = np.zeros((NUM_LABELS, NUM_WORDS))
