@@ -156,7 +156,7 @@ def test_a_new_model_has_no_neighbors_and_no_scores():
     [
         ({"num_neighbors": 0}, "num_neighbors=0, but it must be at least 1"),
         ({"similarity_power": 0.0}, "similarity_power=0.0, but nearer documents must weigh more"),
-        ({"label_text_weight": 1.5}, "label_text_weight=1.5, but it is a share"),
+        ({"label_text_weight": 1.5}, "label_text_weight=1.5 and label_centroid_weight=0.0, but they are shares"),
         ({"num_documents": -1}, "num_documents=-1, but it counts what is stored"),
     ],
 )

@@ -52,6 +52,26 @@ def test_an_encoder_reads_batches_of_equal_lengths_in_the_order_of_the_documents
     assert not model.label_head.documents.values[2].any()
 
 
+@torch.no_grad()
+def test_centroids_are_the_mean_directions_of_the_documents_of_a_label():
+    from models.families import FAMILIES
+
+    model = next(family for family in FAMILIES if family.name == "neighbors-on-bert").build()
+    documents = [[5, 6], [7, 8, 9], [6, 9]]
+    rows = [{"input_ids": ids, "labels": labels} for ids, labels in zip(documents, ([0, 2], [2], [1]), strict=True)]
+    store_neighbors(model, Dataset.from_list(rows), [[5]] * 5)
+    vectors = torch.cat([model.encode(torch.tensor([ids])).values for ids in documents])
+    expected = torch.stack([vectors[0], vectors[2], vectors[:2].sum(dim=0), torch.zeros(16), torch.zeros(16)])
+    expected = torch.nn.functional.normalize(expected, dim=1)
+    assert torch.allclose(model.label_head.centroids.values, expected, atol=1e-5)
+    model.config.label_centroid_weight, model.config.label_text_weight = 1.0, 0.0
+    text = torch.tensor([[7, 5]])
+    scores = model(text).logits.sigmoid()[0]
+    assert torch.allclose(scores, (model.encode(text).values @ expected.T)[0].clamp(min=0), atol=1e-5)
+    chosen = choose_vote(model, Dataset.from_list(rows), ["label_centroid_weight"])
+    assert list(chosen) == ["label_centroid_weight"] and chosen["label_centroid_weight"] < 1
+
+
 def test_nothing_to_find_neighbors_by_is_refused():
     with pytest.raises(ValueError, match="None of the 2 training documents has a word"):
         stored([{"input_ids": [1], "labels": [0]}, {"input_ids": [], "labels": [1]}])

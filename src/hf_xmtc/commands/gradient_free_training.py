@@ -6,10 +6,11 @@ from typing import Any
 from transformers import PreTrainedTokenizerFast
 
 from hf_xmtc.data import LabelInfo
+from hf_xmtc.models.configuration_neighbors import VOTE_FIELDS
 from hf_xmtc.models.modeling_neighbors import NeighborsForXMTC
 from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.linear_trees import train_linear_trees
-from hf_xmtc.training.neighbors import VOTE_FIELDS, choose_vote, store_neighbors
+from hf_xmtc.training.neighbors import choose_vote, store_neighbors
 
 from .config_overrides import read_overrides
 from .processes import peak_memory_mb
@@ -28,13 +29,16 @@ def train_without_gradients(
     if not isinstance(model, NeighborsForXMTC):
         costs = train_linear_trees(model, trainer.train_dataset, unread_ids)
     else:
-        costs = store_neighbors(model, trainer.train_dataset, label_token_ids(info, tokenizer), unread_ids)
-        fields = [name for name in VOTE_FIELDS if name not in read_overrides(recipe.model.config_overrides)]
+        with trainer.autocast_smart_context_manager():
+            costs = store_neighbors(model, trainer.train_dataset, label_token_ids(info, tokenizer), unread_ids)
+        names = VOTE_FIELDS if hasattr(model, "backbone") else VOTE_FIELDS[:3]
+        fields = [name for name in names if name not in read_overrides(recipe.model.config_overrides)]
         if trainer.eval_dataset is None:
             logger.info(f"There is no validation split to choose {', '.join(fields)} on; the defaults are taken.")
         else:
-            costs |= choose_vote(model, trainer.eval_dataset, fields)
-        values = ", ".join(f"{name} {getattr(model.config, name):g}" for name in VOTE_FIELDS)
+            with trainer.autocast_smart_context_manager():
+                costs |= choose_vote(model, trainer.eval_dataset, fields)
+        values = ", ".join(f"{name} {getattr(model.config, name):g}" for name in names)
         logger.info(f"{model.config.num_documents:,} training documents are stored; they vote with {values}.")
     return {**costs, "peak_memory_mb": peak_memory_mb(trainer.args.device)}
 

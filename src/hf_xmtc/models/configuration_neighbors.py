@@ -16,18 +16,21 @@ __all__ = ["NeighborsConfig"]
 
 # Fields that a backbone states itself.
 BACKBONE_FIELDS = ("vocab_size", "pad_token_id")
+VOTE_FIELDS = ("num_neighbors", "similarity_power", "label_text_weight", "label_centroid_weight")
 SIZES = ("num_documents", "num_values", "num_label_values", "num_assignments")
 
 
 class NeighborsConfig(OptionalBackbone, XMTCConfig):
-    """Settings of `NeighborsForXMTC`. ``hf-xmtc train`` chooses the three of the vote on validation where they are not given.
+    """Settings of `NeighborsForXMTC`. ``hf-xmtc train`` chooses those of the vote on validation where they are not given.
 
     Args:
         vocab_size: Words of the tokenizer.
         pad_token_id: Id of the padding token.
         num_neighbors: Training documents that vote for the labels of a text.
         similarity_power: Power of a document's similarity that is the weight of its vote.
-        label_text_weight: Weight w of the similarity of a label's own text in the score, beside 1 - w of the votes; 0 leaves it out.
+        label_text_weight: Weight w of the similarity of a label's own text in the score, beside 1 - w - c of the votes; 0 leaves it out.
+        label_centroid_weight: Weight c of the similarity of a label's centroid, the mean vector of all its training documents, which also
+            finds labels beyond those of the nearest documents. Only with a backbone: of words it would be larger than all documents.
         num_documents: Training documents N that are stored. Like the following ones the outcome of training.
         num_values: Words of these documents, each counted once a document.
         num_label_values: The same of the labels' texts.
@@ -46,6 +49,7 @@ class NeighborsConfig(OptionalBackbone, XMTCConfig):
     num_neighbors: int = 50
     similarity_power: float = 2.0
     label_text_weight: float = 0.1
+    label_centroid_weight: float = 0.0
     num_documents: int = 0
     num_values: int = 0
     num_label_values: int = 0
@@ -84,8 +88,17 @@ class NeighborsConfig(OptionalBackbone, XMTCConfig):
             raise ValueError(
                 f"similarity_power={self.similarity_power}, but nearer documents must weigh more: it is above 0."
             )
-        if not 0 <= self.label_text_weight <= 1:
-            raise ValueError(f"label_text_weight={self.label_text_weight}, but it is a share of the score, from 0 to 1.")
+        weights = (self.label_text_weight, self.label_centroid_weight)
+        if min(weights) < 0 or sum(weights) > 1:
+            raise ValueError(
+                f"label_text_weight={weights[0]} and label_centroid_weight={weights[1]}, but they are shares of the score, of which the votes "
+                "have the rest: neither is below 0, and together they are at most 1."
+            )
+        if self.label_centroid_weight and self.backbone_config is None:
+            raise ValueError(
+                f"label_centroid_weight={self.label_centroid_weight}, but without a backbone labels have no centroids. Leave it out, or give "
+                "a backbone."
+            )
         for field in SIZES:
             if not 0 <= getattr(self, field) < 2**31:  # as many as int32 counts
                 raise ValueError(

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .aligned_tokens import align_words, check_length
 from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
-from .configuration_neighbors import SIZES, NeighborsConfig
+from .configuration_neighbors import SIZES, VOTE_FIELDS, NeighborsConfig
 from .modeling_gradient_free import GradientFreeModel
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from .neighbor_head import Assignments, NeighborHead, Neighbors
@@ -51,7 +51,7 @@ class NeighborsForXMTC(GradientFreeModel):
     def take_sizes(self, config: NeighborsConfig) -> None:
         for field in SIZES:
             setattr(self.config, field, getattr(config, field))
-        for field in ("num_neighbors", "similarity_power", "label_text_weight"):  # which training has chosen
+        for field in VOTE_FIELDS:  # which training has chosen
             setattr(self.config, field, getattr(config, field))
         self.label_head = NeighborHead(self.config, **self.label_settings()).to(self.device)
 

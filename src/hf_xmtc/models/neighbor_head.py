@@ -1,4 +1,4 @@
-"""`NeighborHead`: scores of labels from the training documents that are similar to a text, and from the labels' own texts."""
+"""`NeighborHead`: scores of labels from the training documents that are similar to a text, and from the labels' texts and centroids."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from .score_head import ScoreHead
 from .text_index import DocumentVectors, VectorIndex, WordIndex
 from .tf_idf import WordValues
 
-__all__ = ["Assignments", "NeighborHead", "Neighbors"]
+__all__ = ["Assignments", "LabelSimilarities", "NeighborHead", "Neighbors"]
 
 # Between labels of equal scores the one with more training documents comes first: this times ln(1 + its documents) is below any vote.
 PRIOR = 1e-7
@@ -52,11 +52,24 @@ class Assignments(NamedTuple):
         return cls(nn.functional.pad(counts.cumsum(0), (1, 0)).int(), ids)
 
 
-class NeighborHead(ScoreHead):
-    """The vote of similar training documents, mixed with the similarity of the labels' own texts.
+class LabelSimilarities(NamedTuple):
+    """Cosines of texts and labels, (B, L), never negative; None where they do not count.
 
-    A document's weight is its similarity to the power ``similarity_power``; a label's vote is the share of the K nearest
-    documents' weights that those with the label have. Its score is (1 - w) · vote + w · max(0, cosine of the label's text).
+    Attributes:
+        texts: Of the labels' own texts.
+        centroids: Of the mean vectors of the labels' training documents.
+    """
+
+    texts: Tensor | None
+    centroids: Tensor | None
+
+
+class NeighborHead(ScoreHead):
+    """The vote of similar training documents, mixed with the similarities of the labels' own texts and centroids.
+
+    A document's weight is its similarity to the power ``similarity_power``; a label's vote is the share of the K nearest documents'
+    weights that those with the label have. Its score is (1 - w - c) · vote + w · max(0, cosine of the label's text)
+    + c · max(0, cosine of its centroid).
 
     Args:
         config: Settings of the vote, which count as they are when a text is scored, and sizes.
@@ -68,6 +81,8 @@ class NeighborHead(ScoreHead):
         self.config = config
         self.documents = self._index(config.num_documents, config.num_values)
         self.label_texts = self._index(config.num_labels, config.num_label_values)
+        has_vectors = config.backbone_config is not None
+        self.centroids = self._index(config.num_labels, 0) if has_vectors else None
         self.register_buffer("label_offsets", torch.zeros(config.num_documents + 1, dtype=torch.int32))
         self.register_buffer("label_ids", torch.zeros(config.num_assignments, dtype=torch.int32))
         self.prior = nn.Parameter(torch.zeros(config.num_labels))
@@ -83,6 +98,8 @@ class NeighborHead(ScoreHead):
             init.zeros_(tensor)
         self.documents.reset_parameters()
         self.label_texts.reset_parameters()
+        if self.centroids is not None:
+            self.centroids.reset_parameters()
 
     @torch.no_grad()
     def store(
@@ -102,6 +119,11 @@ class NeighborHead(ScoreHead):
         config.num_documents, config.num_assignments = self.documents.num_texts, len(self.label_ids)
         if isinstance(self.documents, WordIndex):
             config.num_values, config.num_label_values = len(self.documents.values), len(self.label_texts.values)
+        else:
+            rows = torch.arange(config.num_documents, device=device).repeat_interleave(self.label_offsets.diff())
+            vectors = self.documents.values.float()
+            sums = vectors.new_zeros(self.num_labels, vectors.shape[1]).index_add(0, self.label_ids, vectors[rows])
+            self.centroids.store(DocumentVectors(nn.functional.normalize(sums, dim=1, eps=1e-6)))
 
     def check(self) -> None:
         """Refuse arrays that point to what is not there.
@@ -134,22 +156,33 @@ class NeighborHead(ScoreHead):
         total = weights.sum(dim=1, keepdim=True)
         return weights / total.masked_fill(total == 0, 1)
 
-    def mix(self, neighbors: Neighbors, label_similarities: Tensor | None) -> Tensor:
-        """Scores of all labels, (B, L), from neighbours (B, K) and the similarities of the labels' texts (B, L)."""
-        (num_texts, count), weight = neighbors.rows.shape, self.config.label_text_weight
+    def label_similarities(self, hidden: WordValues | DocumentVectors, all_kinds: bool = False) -> LabelSimilarities:
+        """Similarities of labels, of the kinds that count, or of all that there are."""
+        weights = self.config.label_text_weight, self.config.label_centroid_weight
+        indices = self.label_texts, self.centroids
+        return LabelSimilarities(
+            *(
+                index.similarities(hidden).clamp(min=0) if index is not None and (weight or all_kinds) else None
+                for index, weight in zip(indices, weights, strict=True)
+            )
+        )
+
+    def mix(self, neighbors: Neighbors, labels: LabelSimilarities) -> Tensor:
+        """Scores of all labels, (B, L), from neighbours (B, K) and the similarities of labels (B, L)."""
+        (num_texts, count), config = neighbors.rows.shape, self.config
+        weights = config.label_text_weight, config.label_centroid_weight
         which, entries = index_entries(self.label_offsets, neighbors.rows.flatten())
         places = which // max(1, count) * self.num_labels + self.label_ids[entries]
-        shares = (1 - weight) * self.shares(neighbors.similarities)
+        shares = (1 - sum(weights)) * self.shares(neighbors.similarities)
         scores = shares.new_zeros(num_texts * self.num_labels).index_add(0, places, shares.flatten()[which])
         scores = scores.view(num_texts, self.num_labels) + self.prior.float()
-        if weight:
-            scores = scores + weight * label_similarities.clamp(min=0)
+        for weight, similarities in zip(weights, labels, strict=True):
+            if weight:
+                scores = scores + weight * similarities
         return scores.clamp(max=1)
 
     def scores(self, hidden: WordValues | DocumentVectors) -> Tensor:
-        return self.mix(
-            self.neighbors(hidden), self.label_texts.similarities(hidden) if self.config.label_text_weight else None
-        )
+        return self.mix(self.neighbors(hidden), self.label_similarities(hidden))
 
     def word_contributions(self, words: WordValues, label_ids: Tensor) -> Tensor:
         """What each word adds to the score of a label: its share in the similarity of each document that votes for the label.

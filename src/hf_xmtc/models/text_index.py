@@ -26,6 +26,10 @@ class DocumentVectors(NamedTuple):
         """The vectors of some documents."""
         return DocumentVectors(self.values[start:stop])
 
+    def to(self, device: str | torch.device) -> "DocumentVectors":
+        """The same on a device."""
+        return DocumentVectors(self.values.to(device))
+
 
 class WordIndex(nn.Module):
     """An inverted index: for each word the texts that have it, in order, and its TF-IDF there.

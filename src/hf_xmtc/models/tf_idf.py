@@ -28,7 +28,7 @@ class WordValues(NamedTuple):
     counts: Tensor
     num_documents: int
 
-    def to(self, device: str) -> "WordValues":
+    def to(self, device: str | torch.device) -> "WordValues":
         return WordValues(*(part.to(device) for part in self[:4]), self.num_documents)
 
     def of_documents(self, start: int, stop: int) -> "WordValues":

@@ -11,15 +11,16 @@ import torch
 from datasets import Dataset
 
 from hf_xmtc.metrics import ndcg_at_k
+from hf_xmtc.models.configuration_neighbors import VOTE_FIELDS
 from hf_xmtc.models.label_topk import exact_topk
 from hf_xmtc.models.modeling_neighbors import NeighborsForXMTC
 from hf_xmtc.models.neighbor_head import Neighbors
 from hf_xmtc.models.text_index import DocumentVectors
 from hf_xmtc.models.tf_idf import WordValues
 
-from .word_counts import count_words, document_batches, padded
+from .word_counts import count_words, padded
 
-__all__ = ["VOTE_FIELDS", "choose_vote", "store_neighbors"]
+__all__ = ["VOTE_GRID", "choose_vote", "store_neighbors"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,11 +28,12 @@ logger = logging.getLogger(__name__)
 MAX_DOCUMENT_SHARE, FEW_DOCUMENTS = 0.2, 100
 # Documents that are read together: of words, and by an encoder.
 WORD_BATCH, ENCODER_BATCH = 1_000, 32
-# Values that are tried. The label texts' weight is chosen after the other two, which it hardly moves.
-VOTE_FIELDS = {
+# Values that are tried. Weights of labels are chosen after the first two, which they hardly move.
+VOTE_GRID = {
     "num_neighbors": (10, 20, 50, 100),
-    "similarity_power": (1.0, 2.0, 3.0, 4.0),
-    "label_text_weight": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7),
+    "similarity_power": (1.0, 2.0, 4.0, 8.0, 16.0),
+    "label_text_weight": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5),
+    "label_centroid_weight": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5),
 }
 # Numbers of a block of documents against all stored texts or all labels.
 BLOCK_NUMBERS = 2**24
@@ -112,7 +114,7 @@ def _read(model: NeighborsForXMTC, texts: list[list[int]]) -> WordValues | Docum
 
 
 def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[str]) -> dict[str, Any]:
-    """Choose settings of the vote that are best on validation, by nDCG@5; of equal ones the first of `VOTE_FIELDS`.
+    """Choose settings of the vote that are best on validation, by nDCG@5; of equal ones the first of `VOTE_GRID`.
 
     Args:
         model: After `store_neighbors`; its config takes the choice.
@@ -123,15 +125,17 @@ def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[s
         The chosen settings.
     """
     config, fields, chosen = model.config, set(fields), {}
-    neighbor_fields, text_field = ("num_neighbors", "similarity_power"), ("label_text_weight",)
-    if "label_text_weight" in fields:
-        config.label_text_weight = 0.0
-    for names in (neighbor_fields, text_field):
+    label_fields = VOTE_FIELDS[2:] if model.label_head.centroids is not None else VOTE_FIELDS[2:3]
+    for name in fields.intersection(label_fields):
+        setattr(config, name, 0.0)
+    hidden, positives = encode_texts(model, validation["input_ids"][:]), validation["labels"][:]
+    for names in (VOTE_FIELDS[:2], label_fields):
         if fields.isdisjoint(names):
             continue
-        tried = [VOTE_FIELDS[name] if name in fields else (getattr(config, name),) for name in names]
+        tried = [VOTE_GRID[name] if name in fields else (getattr(config, name),) for name in names]
         settings = [dict(zip(names, values, strict=True)) for values in product(*tried)]
-        by_setting = _ndcg_by_setting(model, validation, settings)
+        settings = [setting for setting in settings if sum(setting.get(name, 0.0) for name in label_fields) <= 1]
+        by_setting = _ndcg_by_setting(model, hidden, positives, settings)
         best = max(range(len(settings)), key=by_setting.__getitem__)
         values = ", ".join(f"{name} {value:g}" for name, value in settings[best].items())
         logger.info(
@@ -148,15 +152,16 @@ def _apply(model: NeighborsForXMTC, setting: dict[str, Any]) -> None:
 
 
 @torch.no_grad()
-def _ndcg_by_setting(model: NeighborsForXMTC, validation: Dataset, settings: list[dict[str, Any]]) -> list[float]:
+def _ndcg_by_setting(
+    model: NeighborsForXMTC, hidden: WordValues | DocumentVectors, positives: list[list[int]], settings: list[dict[str, Any]]
+) -> list[float]:
     """nDCG@5 with each setting; neighbours are searched once."""
-    head, rankings, positives = model.label_head, [[] for _ in settings], []
+    head, rankings = model.label_head, [[] for _ in settings]
     batch_size = max(1, min(256, BLOCK_NUMBERS // head.numbers_per_document))
     most = max(setting.get("num_neighbors", model.config.num_neighbors) for setting in settings)
-    for input_ids, mask, labels in document_batches(validation, batch_size):
-        hidden = model.encode(input_ids.to(model.device), mask.to(model.device))
-        neighbors, similarities = head.neighbors(hidden, most), head.label_texts.similarities(hidden)
-        positives += labels
+    for start in range(0, len(positives), batch_size):
+        batch = hidden.of_documents(start, min(start + batch_size, len(positives))).to(model.device)
+        neighbors, similarities = head.neighbors(batch, most), head.label_similarities(batch, all_kinds=True)
         for setting, ranking in zip(settings, rankings, strict=True):
             _apply(model, setting)
             nearest = Neighbors(*(part[:, : model.config.num_neighbors] for part in neighbors))
