@@ -40,7 +40,7 @@ def three_documents(**settings) -> NeighborsForXMTC:
 def test_votes_are_shares_of_the_similarities(power, votes):
     # The text 1 2 has the cosines 1, 1/2 and 0 with the documents.
     model, text = three_documents(similarity_power=power), torch.tensor([[1, 2]])
-    assert model(text).logits.sigmoid()[0].tolist() == pytest.approx(votes, abs=1e-6)
+    assert model(text).logits.sigmoid()[0].tolist() == pytest.approx(votes, abs=3e-6)
     nearest = model.neighbors_of(text)
     assert nearest.rows.tolist() == [[0, 1, 2]]
     assert nearest.similarities[0].tolist() == pytest.approx([1.0, 0.5, 0.0])
@@ -49,19 +49,20 @@ def test_votes_are_shares_of_the_similarities(power, votes):
 @torch.no_grad()
 def test_only_the_nearest_documents_vote():
     model = three_documents(num_neighbors=1)
-    assert model(torch.tensor([[1, 3, 3]])).logits.sigmoid()[0].tolist() == pytest.approx([1.0, 1.0, 0.0, 0.0], abs=1e-6)
+    assert model(torch.tensor([[1, 3, 3]])).logits.sigmoid()[0].tolist() == pytest.approx([1.0, 1.0, 0.0, 0.0], abs=3e-6)
     assert model.neighbors_of(torch.tensor([[1, 3, 3]])).rows.tolist() == [[1]]
 
 
 @torch.no_grad()
 def test_of_equal_votes_the_more_frequent_label_comes_first():
-    output = three_documents()(torch.tensor([[1, 3]]), top_k=4)
-    assert output.top_labels[0].tolist() == [0, 1, 2, 3]  # label 1 has 4/5 of the votes
-    output = three_documents(num_neighbors=1)(torch.tensor([[3, 1]]), top_k=2)
-    assert output.top_labels[0].tolist() == [0, 1]
+    model = three_documents()
+    documents, texts = (model.encode(torch.tensor(ids)) for ids in ([[1, 2], [1, 3], [4, 0]], [[2], [3], [4], [5]]))
+    model.store(documents, [[0], [1], [1]], texts)
+    output = model(torch.tensor([[1]]), top_k=2)  # equally similar to the first two documents
+    assert output.top_labels.tolist() == [[1, 0]] and output.top_scores[0].tolist() == pytest.approx([0.5, 0.5], abs=1e-5)
     # A text without known words: by frequency, and nearly 0.
     output = three_documents()(torch.tensor([[0, 0]]), top_k=4)
-    assert output.top_labels[0, 0] == 0 and output.top_scores.max() < 1e-6
+    assert output.top_labels[0, 0] == 0 and output.top_scores.max() < 1e-5
 
 
 @torch.no_grad()
@@ -71,7 +72,7 @@ def test_a_label_without_documents_is_found_by_its_name():
     assert output.top_labels.tolist() == [[3]] and output.top_scores.item() == pytest.approx(0.25)
     # 3/4 of the votes 1, 1/5, and 1/4 of the cosine of the name.
     scores = model(torch.tensor([[1, 2]])).logits.sigmoid()[0]
-    assert scores.tolist() == pytest.approx([0.75 + 0.25 * 0.5**0.5, 0.75 / 5, 0.0, 0.0], abs=1e-6)
+    assert scores.tolist() == pytest.approx([0.75 + 0.25 * 0.5**0.5, 0.75 / 5, 0.0, 0.0], abs=3e-6)
 
 
 @torch.no_grad()
@@ -126,7 +127,7 @@ def test_words_add_up_to_the_score(of_words):
     labels = torch.tensor([[3, 1], [0, 2]])
     parts = of_words.token_weights(batch["input_ids"], batch["attention_mask"], labels)
     expected = of_words(**batch).logits.sigmoid().gather(1, labels)
-    torch.testing.assert_close(parts.sum(dim=-1), expected, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(parts.sum(dim=-1), expected, rtol=1e-4, atol=2e-5)
     repeated = of_words.token_weights(torch.tensor([[7, 9, 7]]), None, torch.tensor([[2]]))[0, 0]
     assert repeated[0] == repeated[2]
 
