@@ -153,21 +153,59 @@ LACO_ON_BERT = (
 )
 
 
-# From scratch on a CPU, the same recipes for all data sets, and what they are together.
+# On a CPU, the same recipes for all data sets, and what they are together.
+DISMEC = Row("dismec", "DiSMEC, one-vs-all", Line("tab:gray", "solid"), seeded=False)
+PARABEL = Row("parabel", "Parabel", Line("tab:brown", "dashed"), seeded=False)
+BONSAI = Row("bonsai", "Bonsai", Line("tab:olive", "dashed"), seeded=False)
+NEIGHBORS = Row("neighbors", "neighbours by TF-IDF", Line("tab:pink", "dashed"), seeded=False)
+NEIGHBORS_MINILM = Row(
+    "neighbors-minilm",
+    "neighbours by MiniLM (pretrained, frozen)",
+    Line("tab:red", "dashed"),
+    seeded=False,
+    backbone_package=MINILM_PACKAGE,
+)
+BEST_ALONE = (
+    DISMEC,
+    PARABEL,
+    BONSAI,
+    NEIGHBORS,
+    Row("bertxml", "BertXML, one layer of width 192", Line("tab:blue", "solid")),
+    NEIGHBORS_MINILM,
+    Row("bertxml-minilm", "BertXML on MiniLM (pretrained)", Line("tab:orange", "solid"), backbone_package=MINILM_PACKAGE),
+)
+_FROM_SCRATCH = ("dismec", "bonsai", "bertxml")
 BEST = (
     SVM,
-    Row("parabel", "Parabel", Line("tab:brown", "dashed"), seeded=False),
-    Row("bonsai", "Bonsai", Line("tab:olive", "dashed"), seeded=False),
-    Row("bertxml", "BertXML, one layer of width 192", Line("tab:blue", "solid")),
-    Row("bertxml-minilm", "BertXML on MiniLM (pretrained)", Line("tab:orange", "solid"), backbone_package=MINILM_PACKAGE),
+    *BEST_ALONE,
     Row(
         "consensus",
-        "consensus of Bonsai and BertXML",
+        "consensus of DiSMEC, Bonsai and BertXML",
         Line("tab:cyan", "dotted"),
-        parts=("bonsai", "bertxml"),
+        parts=_FROM_SCRATCH,
         method="consensus",
     ),
-    Row("ensemble", "Bonsai, Parabel and BertXML, tuned", Line("black", "solid"), parts=("bonsai", "parabel", "bertxml")),
+    Row("ensemble", "DiSMEC, Bonsai and BertXML, tuned", Line("black", "dotted"), parts=_FROM_SCRATCH),
+    Row(
+        "ensemble-minilm",
+        "DiSMEC, Bonsai, BertXML and both neighbours, tuned",
+        Line("black", "solid"),
+        parts=(*_FROM_SCRATCH, "neighbors", "neighbors-minilm"),
+    ),
+)
+# With thousands of labels.
+_MANY = ("bonsai", "parabel", "neighbors", "neighbors-minilm")
+BEST_OF_MANY = (
+    *BEST_ALONE,
+    Row(
+        "consensus",
+        "consensus of Bonsai, Parabel and both neighbours",
+        Line("tab:cyan", "dotted"),
+        parts=_MANY,
+        method="consensus",
+    ),
+    Row("ensemble", "Bonsai, Parabel and neighbours by TF-IDF, tuned", Line("black", "dotted"), parts=_MANY[:3]),
+    Row("ensemble-minilm", "Bonsai, Parabel and both neighbours, tuned", Line("black", "solid"), parts=_MANY),
 )
 
 
@@ -195,9 +233,9 @@ def _sets_on(name: str, dataset: str, title: str, rows: tuple[Row, ...], **said:
     return Table(name, title, dataset, rows, SCRIPTS / "recipes" / name, layout=layout, **said)
 
 
-def _best_on(dataset: str, title: str, label_names: str | None = None) -> Table:
-    name, heading = f"best-{dataset}", f"Linear trees, BertXML and ensembles: {title}"
-    return Table(name, heading, dataset, BEST, SCRIPTS / "recipes" / "best", label_names=label_names)
+def _best_on(dataset: str, title: str, rows: tuple[Row, ...] = BEST, **settings: Any) -> Table:
+    name, heading = f"best-{dataset}", f"The best of each kind, and ensembles: {title}"
+    return Table(name, heading, dataset, rows, SCRIPTS / "recipes" / "best", **settings)
 
 
 def _trees_on(dataset: str, title: str) -> Table:
@@ -249,7 +287,9 @@ TABLES = {
             ("debtags", "Debtags"),
         )
     },
-    "best-llms4subjects-en": _best_on("llms4subjects-en", "LLMs4Subjects (library records, English)", label_names="name_en"),
+    "best-llms4subjects-en": _best_on(
+        "llms4subjects-en", "LLMs4Subjects (22,625 labels)", BEST_OF_MANY, label_names="name_en"
+    ),
     "trees-llms4subjects-en": _trees_on("llms4subjects-en", "LLMs4Subjects (22,625 labels)"),
     "trees-yso-finna-en": _trees_on("yso-finna-en", "YSO concepts of Finna records (24,670 labels)"),
     "debtags": _on("debtags", "Debtags (Debian package descriptions)", (SVM, *MODELS, MINILM)),

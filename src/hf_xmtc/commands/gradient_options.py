@@ -50,13 +50,13 @@ TRAINING_OPTIONS = (
     "deepspeed",
     "load_best_model_at_end",
     "metric_for_best_model",
-    "bf16",
-    "fp16",
     "activation_checkpointing",
     "gradient_checkpointing",
     "seed",
     "data_seed",
 )
+# What an encoder computes in, gradients or not.
+PRECISION_OPTIONS = ("bf16", "fp16")
 MODEL_OPTIONS = ("model", "cornet_num_blocks", "cornet_context_size", "label_bias_from_frequency", "word_vectors")
 # What training finds out, and what only gradients train.
 CONFIG_FIELDS = (
@@ -87,7 +87,7 @@ def check_gradient_options(recipe: Any) -> None:
         return
     chosen = {**vars(recipe.model), **vars(recipe.data)}
     idle = [name for name in MODEL_OPTIONS if name in given and chosen[name]]  # 0 blocks of CorNet are what the family has
-    idle += [name for name in TRAINING_OPTIONS if name in given]
+    idle += [name for name in _training_options(recipe.model.backbone) if name in given]
     idle += [
         f"{name} (in config_overrides)" for name in CONFIG_FIELDS if name in read_overrides(recipe.model.config_overrides)
     ]
@@ -109,4 +109,9 @@ def without_gradient_options(settings: dict[str, Any], family: str) -> dict[str,
     """The settings of a run without those that have no part in it."""
     if family_named(family)[1].is_trained_by_gradient:
         return settings
-    return {name: value for name, value in settings.items() if name not in (*MODEL_OPTIONS, *TRAINING_OPTIONS)}
+    left_out = {*MODEL_OPTIONS, *_training_options(settings.get("backbone"))}
+    return {name: value for name, value in settings.items() if name not in left_out}
+
+
+def _training_options(backbone: str | None) -> tuple[str, ...]:
+    return TRAINING_OPTIONS if backbone else (*TRAINING_OPTIONS, *PRECISION_OPTIONS)

@@ -30,10 +30,10 @@ MAX_DOCUMENT_SHARE, FEW_DOCUMENTS = 0.2, 100
 WORD_BATCH, ENCODER_BATCH = 1_000, 32
 # Values that are tried. Weights of labels are chosen after the first two, which they hardly move.
 VOTE_GRID = {
-    "num_neighbors": (10, 20, 50, 100),
+    "num_neighbors": (10, 20, 50, 100, 200),
     "similarity_power": (1.0, 2.0, 4.0, 8.0, 16.0),
-    "label_text_weight": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5),
-    "label_centroid_weight": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5),
+    "label_text_weight": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7),
+    "label_centroid_weight": (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7),
 }
 # Numbers of a block of documents against all stored texts or all labels.
 BLOCK_NUMBERS = 2**24
