@@ -82,6 +82,17 @@ def test_an_unfinished_run_without_a_checkpoint_has_nothing_to_lose(folder):
     assert not folder.claim({**RECIPE, "seed": 2})
 
 
+def test_a_level_of_a_tree_counts_once_it_has_a_checkpoint_or_has_ended(folder):
+    folder.begin(RECIPE)
+    write_checkpoint(folder, "level-0/.unfinished/checkpoint-9")
+    write_checkpoint(folder, "level-1")
+    assert folder.last_checkpoint() is None and not folder.claim({**RECIPE, "seed": 2})
+    for name in ("checkpoint-9", "trained"):
+        write_checkpoint(folder, f"level-1/{name}")
+        assert folder.last_checkpoint() == "level-1" and folder.claim(RECIPE)
+        (folder.checkpoints / "level-1" / name).rmdir()
+
+
 def test_a_finished_folder_is_refused(folder):
     folder.begin(RECIPE)
     folder.finish({"test": {"P@1": 0.5}})

@@ -60,6 +60,8 @@ def test_a_tree_of_hf_xmtc_tree_is_taken(train, corpus_folder, tmp_path, not_reo
     assert model.config.tree_level_sizes == [4]
     with pytest.raises(SystemExit, match="label_tree=.* with model_family='bertxml': it scores all labels"):
         train(tmp_path / "other", label_tree=tree)
+    with pytest.raises(SystemExit, match=r"tree_level_sizes=\[2, 4\] .* but the tree .*tree has levels of \[4\] clusters"):
+        train(tmp_path / "other", **tree_settings("attentionxml", tree_level_sizes=[2, 4]), label_tree=tree)
 
 
 def test_a_run_does_not_go_on_with_another_tree(train, corpus_folder, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Trees that omikuji trains give the scores that omikuji gives."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import omikuji
@@ -35,11 +36,12 @@ def documents(number: int, seed: int) -> Dataset:
     return Dataset.from_dict(rows)
 
 
-def train(family: str, num_labels: int = NUM_LABELS, data: Dataset | None = None, **settings):
+def train(family: str, num_labels: int = NUM_LABELS, data: Dataset | None = None, folder: Path | None = None, **settings):
     model_class, config_class, sizes = FAMILIES[family]
     config = config_class(vocab_size=NUM_WORDS, num_labels=num_labels, **{**sizes, **settings})
     model = model_class(config).eval()
-    return model, train_linear_trees(model, documents(120, 0) if data is None else data, unread_ids=(0, UNKNOWN))
+    data = documents(120, 0) if data is None else data
+    return model, train_linear_trees(model, data, unread_ids=(0, UNKNOWN), omikuji_folder=folder)
 
 
 def padded(rows: Dataset) -> dict[str, torch.Tensor]:
@@ -59,24 +61,6 @@ def _pairs(words: WordValues) -> list[tuple[int, float]]:
     return [(w, v) for w, v in zip(words.words.tolist(), words.values.tolist(), strict=True) if v > 0]
 
 
-@pytest.fixture
-def kept(monkeypatch, tmp_path):
-    """Keeps the trees as omikuji has saved them."""
-
-    class Folder:
-        def __init__(self, prefix):
-            pass
-
-        def __enter__(self):
-            return str(tmp_path)
-
-        def __exit__(self, *error):
-            pass
-
-    monkeypatch.setattr(linear_trees.tempfile, "TemporaryDirectory", Folder)
-    return tmp_path / "trees"
-
-
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("family", "node_loss", "beam_width"),
@@ -89,9 +73,9 @@ def kept(monkeypatch, tmp_path):
         ("parabel", "log", 4),
     ],
 )
-def test_scores_are_those_of_omikuji(kept, family, node_loss, beam_width):
-    model, _ = train(family, node_loss=node_loss, beam_width=beam_width)
-    original, rows = omikuji.Model.load(str(kept)), documents(20, 1)
+def test_scores_are_those_of_omikuji(tmp_path, family, node_loss, beam_width):
+    model, _ = train(family, folder=tmp_path, node_loss=node_loss, beam_width=beam_width)
+    original, rows = omikuji.Model.load(str(tmp_path)), documents(20, 1)
     scores = model(**padded(rows)).logits.sigmoid()
     assert model.config.level_sizes and model.config.num_weights == len(model.label_head.weights) > 0
     for ids, row in zip(rows["input_ids"], scores, strict=True):
@@ -129,9 +113,9 @@ def test_small_weights_of_one_vs_all_are_left_out():
 
 
 @torch.no_grad()
-def test_a_beam_of_equal_nodes_is_that_of_omikuji_where_no_equal_one_is_left_out(kept, monkeypatch):
-    model, _ = train("parabel", beam_width=4)
-    original, best, left_out = omikuji.Model.load(str(kept)), linear_tree_head._best, []
+def test_a_beam_of_equal_nodes_is_that_of_omikuji_where_no_equal_one_is_left_out(tmp_path, monkeypatch):
+    model, _ = train("parabel", folder=tmp_path, beam_width=4)
+    original, best, left_out = omikuji.Model.load(str(tmp_path)), linear_tree_head._best, []
 
     def observed(level, k):
         if level.shape[1] > k:

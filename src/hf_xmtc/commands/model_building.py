@@ -136,10 +136,20 @@ def _label_tree(recipe: Recipe) -> "LabelTree":
 
 
 def _settings(recipe: Recipe, info: LabelInfo) -> dict[str, Any]:
-    """Fields of a new model's config; where the recipe names a label tree, it has the sizes of the levels."""
+    """Fields of a new model's config; where the recipe names a label tree, it has the sizes of the levels.
+
+    Raises:
+        ValueError: If the recipe has other sizes.
+    """
     settings = {"label_names": info.names, **recipe.model.config_settings()}
     if recipe.model.label_tree is not None:
-        settings["tree_level_sizes"] = list(_label_tree(recipe).num_nodes[:-1])
+        sizes = list(_label_tree(recipe).num_nodes[:-1])
+        if (chosen := settings.get("tree_level_sizes", sizes)) != sizes:
+            raise ValueError(
+                f"tree_level_sizes={chosen} in config_overrides, but the tree {recipe.model.label_tree} has levels of {sizes} clusters. Leave "
+                "tree_level_sizes out, or leave label_tree out to have a tree of these sizes built."
+            )
+        settings["tree_level_sizes"] = sizes
     return settings
 
 

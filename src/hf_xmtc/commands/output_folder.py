@@ -123,10 +123,14 @@ class OutputFolder:
         return (self.path / METRICS_FILE).exists()
 
     def last_checkpoint(self) -> str | None:
-        """Name of what an unfinished run can go on from: its trained model, or else its newest checkpoint."""
+        """Name of what an unfinished run can go on from: its trained model, or else its newest checkpoint, or a level of a tree."""
         if self.trained.exists():
             return self.trained.name
-        levels = (path.name for path in sorted(self.checkpoints.glob(f"{LEVEL}*")))
+        levels = (
+            path.name
+            for path in sorted(self.checkpoints.glob(f"{LEVEL}*"))
+            if (path / self.trained.name).exists() or checkpoints_in(path)
+        )
         return next((path.name for path in checkpoints_in(self.checkpoints)), None) or next(levels, None)
 
     def begin(self, recipe: dict[str, Any]) -> None:

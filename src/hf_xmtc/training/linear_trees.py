@@ -55,7 +55,9 @@ def check_omikuji() -> None:
             raise ImportError(f"Parabel, Bonsai and DiSMEC are trained by `{library}`: pip install 'hf_xmtc[tree]'")
 
 
-def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Collection[int] = ()) -> dict[str, float]:
+def train_linear_trees(
+    model: LinearTreeModel, dataset: Dataset, unread_ids: Collection[int] = (), omikuji_folder: Path | None = None
+) -> dict[str, float]:
     """Have omikuji train the trees of a model, on as many threads as torch has.
 
     omikuji draws the first centres of its clusters anew in every run and takes no seed, so trees and scores differ a little from run to run.
@@ -64,6 +66,7 @@ def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Col
         model: A model of the right vocabulary and label space; its idf and trees are replaced.
         dataset: Documents with ``input_ids`` and ``labels``, of which those without either are left out.
         unread_ids: Ids that are no words, such as those of unknown and padding tokens.
+        omikuji_folder: Where omikuji's own files are kept, to predict with them; by default they are deleted.
 
     Returns:
         What training took: ``seconds``, ``documents_per_second``, and the ``parameters`` of the model.
@@ -77,7 +80,8 @@ def train_linear_trees(model: LinearTreeModel, dataset: Dataset, unread_ids: Col
     started = time.monotonic()
     count_words(model.words, dataset, unread_ids)
     with tempfile.TemporaryDirectory(prefix="linear_trees_") as folder:
-        data, trained, script = Path(folder, "data.txt"), Path(folder, "trees"), Path(folder, "train_trees.py")
+        data, script = Path(folder, "data.txt"), Path(folder, "train_trees.py")
+        trained = omikuji_folder or Path(folder, "trees")
         script.write_text(_TRAIN, encoding="utf-8")
         num_documents = _write_data(model, dataset, data)
         if not num_documents:
