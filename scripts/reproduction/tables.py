@@ -157,6 +157,7 @@ BEST = (
     SVM,
     Row("parabel", "Parabel", Line("tab:brown", "dashed"), seeded=False),
     Row("bonsai", "Bonsai", Line("tab:olive", "dashed"), seeded=False),
+    Row("dismec", "DiSMEC", Line("tab:green", "dashed"), seeded=False),
     Row("bertxml", "BertXML, one layer of width 192", Line("tab:blue", "solid")),
     Row(
         "consensus",
