@@ -121,7 +121,8 @@ def markdown(results: dict[str, Any]) -> str:
         "# Building a label tree",
         "",
         f"Label features from TF-IDF vectors of {results['num_words']:,} words, and clusters of at most {results['max_leaf']} labels, on a shared "
-        f"machine of {machine['cores']} cores ({machine['processor']}, {machine['memory_gib']:.0f} GiB), so CPU seconds count more than seconds. "
+        f"machine of {machine['cores']} cores ({machine['processor']}, {machine['memory_gib']:.0f} GiB), so CPU seconds count more than seconds, "
+        "and seconds of two lines do not compare: other work ran beside, more or less of it. "
         f"numpy {versions['numpy']}, scipy {versions['scipy']}. Texts are drawn, with long tails of words and labels. *Peak* is that of the "
         "process, the TF-IDF matrix included; *texts* what it had held before. Trees of one size are the same for any number of threads.",
         "",

@@ -52,7 +52,9 @@ def test_lightattention_is_trained_and_opens_again_with_its_tree(train, tmp_path
         LightAttentionForXMTC.from_pretrained(folder)
 
 
-def test_a_tree_of_hf_xmtc_tree_is_taken(train, corpus_folder, tmp_path, not_reopened):
+def test_a_tree_of_hf_xmtc_tree_is_taken_and_travels_with_the_model(
+    train, corpus_folder, tmp_path, not_reopened, capsys
+):  # AC-31
     tree = tmp_path / "tree"
     assert main(["tree", "--dataset", str(corpus_folder), "--output_dir", str(tree), "--max_leaf", "2"]) in (0, None)
     train(tmp_path / "run", **tree_settings("attentionxml"), label_tree=tree)
@@ -60,8 +62,13 @@ def test_a_tree_of_hf_xmtc_tree_is_taken(train, corpus_folder, tmp_path, not_reo
     assert model.config.tree_level_sizes == [4]
     with pytest.raises(SystemExit, match="label_tree=.* with model_family='bertxml': it scores all labels"):
         train(tmp_path / "other", label_tree=tree)
+    clusters = [[model.config.id2label[i] for i in cluster] for cluster in LabelTree.load(tree).clusters()]
     with pytest.raises(SystemExit, match=r"tree_level_sizes=\[2, 4\] .* but the tree .*tree has levels of \[4\] clusters"):
         train(tmp_path / "other", **tree_settings("attentionxml", tree_level_sizes=[2, 4]), label_tree=tree)
+    shutil.rmtree(tree)
+    capsys.readouterr()
+    assert main(["tree", "--model", str(tmp_path / "run")]) in (0, None)  # which labels share a leaf
+    assert [line.split("\t") for line in capsys.readouterr().out.splitlines()] == clusters
 
 
 def test_a_run_does_not_go_on_with_another_tree(train, corpus_folder, tmp_path, monkeypatch):

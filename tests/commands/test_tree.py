@@ -45,7 +45,7 @@ def test_a_tree_of_the_training_labels_is_written(build, corpus_folder):
     assert built_from["num_documents"] == 24
 
 
-def test_other_texts_and_labels_for_evaluation_leave_the_tree_alone(build, corpus_folder, tmp_path):
+def test_other_texts_and_labels_for_evaluation_leave_the_tree_alone(build, corpus_folder, tmp_path):  # W16
     other = shutil.copytree(corpus_folder, tmp_path / "other")
     texts = make_documents(30, seed=99)
     for split in ("validation", "test"):
@@ -58,7 +58,7 @@ def test_other_texts_and_labels_for_evaluation_leave_the_tree_alone(build, corpu
     assert trees[0].labels_digest == trees[1].labels_digest
 
 
-def test_labels_without_text_are_reported_and_in_the_tree(build, tmp_path, corpus_folder, caplog):
+def test_labels_without_text_are_reported_and_in_the_tree(build, tmp_path, corpus_folder, caplog):  # AC-30
     labels = tmp_path / "labels.json"
     labels.write_text(json.dumps(["animal", "colour", "food", "music", "nobody's", "place", "tool"]))
     status, folder, _ = build("--label_space", "file", "--label_file", labels, "--max_leaf", 2)

@@ -58,7 +58,7 @@ class TestAgainstTheReferenceCode:
         assert splits == list(expected)
 
 
-def test_a_bad_start_is_left():
+def test_a_bad_start_is_left():  # P5
     angles = np.radians([0, 10, 80, 90])
     rows = csr_array(np.stack([np.cos(angles), np.sin(angles)], axis=1))
     order, similarities = balanced_two_means(rows, np.array([0, 1]))
@@ -70,7 +70,7 @@ def test_a_bad_start_is_left():
     ("num_labels", "max_leaf", "sizes"),
     [(10, 3, [2, 3, 2, 3]), (16, 2, [2] * 8), (5, 5, [5]), (1, 1, [1]), (33, 2, None), (97, 5, None)],
 )
-def test_clusters_cover_each_label_once_and_sizes_differ_by_one(random_features, num_labels, max_leaf, sizes):
+def test_clusters_cover_each_label_once_and_sizes_differ_by_one(random_features, num_labels, max_leaf, sizes):  # W1, P6
     tree = balanced_clusters(random_features(num_labels), max_leaf)
     assert sorted(tree.label_order) == list(range(num_labels))
     assert tree.sizes[-1].max() <= max_leaf and len(tree.sizes[-1]) == num_clusters(num_labels, max_leaf)
@@ -84,7 +84,7 @@ def test_clusters_cover_each_label_once_and_sizes_differ_by_one(random_features,
             assert set(np.bincount(tree.parents[depth])) <= {1, 2}
 
 
-def test_clusters_that_are_small_before_the_others_are_kept(random_features):
+def test_clusters_that_are_small_before_the_others_are_kept(random_features):  # W3, P6
     tree = balanced_clusters(random_features(33), max_leaf=2)
     assert sorted(tree.sizes[4]) == [2] * 15 + [3]
     assert sorted(tree.sizes[5]) == [1] + [2] * 16
@@ -101,7 +101,7 @@ def test_the_depth_is_the_smallest_at_which_all_are_small(max_leaf):
         assert cluster_depth(num_labels, max_leaf) == depths[0]
 
 
-def test_a_seed_gives_one_tree_for_any_number_of_workers(random_features):
+def test_a_seed_gives_one_tree_for_any_number_of_workers(random_features):  # W16
     features = random_features(300)
     trees = [balanced_clusters(features, 4, seed=seed, num_workers=n) for seed, n in ((1, 1), (1, 2), (1, 5), (2, 1))]
     orders = [tree.label_order.tolist() for tree in trees]

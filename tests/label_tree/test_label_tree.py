@@ -28,7 +28,7 @@ def test_the_worked_example_keeps_two_levels_of_four(random_features):
 @pytest.mark.parametrize(
     ("num_labels", "max_leaf", "c", "height"), [(64, 4, 2, 2), (100, 3, 1, 4), (33, 2, 2, 2), (90, 7, 3, 1)]
 )
-def test_a_node_has_the_labels_of_its_node_in_the_deep_tree(random_features, num_labels, max_leaf, c, height):
+def test_a_node_has_the_labels_of_its_node_in_the_deep_tree(random_features, num_labels, max_leaf, c, height):  # W2
     """Algorithm 1 step by step: the c-th ancestor of each node, label sets as before, at most 2^c children."""
     features = random_features(num_labels)
     deep = balanced_clusters(features, max_leaf)
@@ -46,7 +46,7 @@ def test_a_node_has_the_labels_of_its_node_in_the_deep_tree(random_features, num
     assert np.array_equal(tree.ancestors(tree.num_levels - 1), np.arange(num_labels))
 
 
-def test_no_label_is_lost_where_some_clusters_are_small_before_others(random_features):
+def test_no_label_is_lost_where_some_clusters_are_small_before_others(random_features):  # W3
     tree = LabelTree.build(random_features(33), TreeShape(2, (4, 5)))
     assert tree.num_nodes == (16, 17, 33)
     assert sorted(np.concatenate(tree.clusters())) == list(range(33))
@@ -55,7 +55,7 @@ def test_no_label_is_lost_where_some_clusters_are_small_before_others(random_fea
     assert sorted(children[children < 17]) == list(range(17))
 
 
-def test_a_node_is_positive_if_a_label_under_it_is(random_features):
+def test_a_node_is_positive_if_a_label_under_it_is(random_features):  # W4
     tree = LabelTree.build(random_features(40), TreeShape(3, (2, 4)))
     labels = [[3, 17, 39], [], [5], [*range(40)]]
     targets = [tree.node_targets(labels, level).toarray() for level in range(3)]
@@ -67,7 +67,7 @@ def test_a_node_is_positive_if_a_label_under_it_is(random_features):
     assert targets[0].any(axis=1).tolist() == [True, False, True, True]  # the root's
 
 
-def test_renumbered_labels_give_the_same_targets():
+def test_renumbered_labels_give_the_same_targets():  # W6
     order = np.random.default_rng(0).permutation(16)  # the old id of each new one
     renumbered = LabelTree([*WORKED.parents[:2], WORKED.parents[2][order]])
     new_ids = np.argsort(order)
@@ -81,7 +81,7 @@ def test_renumbered_labels_give_the_same_targets():
 @pytest.mark.parametrize("max_leaf", [1, 2, 100, None])
 @pytest.mark.parametrize("num_labels", [1, 2, 3, 5, 7, 64])
 @pytest.mark.parametrize("kind", ["random", "one without text", "identical", "empty"])
-def test_awkward_labels_are_all_in_one_leaf(random_features, num_labels, max_leaf, kind):
+def test_awkward_labels_are_all_in_one_leaf(random_features, num_labels, max_leaf, kind):  # AC-30
     features = random_features(num_labels, seed=3)
     if kind == "identical":
         features = csr_array(np.ones((num_labels, 4), dtype=np.float32) / 2)
@@ -106,7 +106,7 @@ def test_labels_without_text_are_reported(random_features, caplog):
     assert "1 of 8 labels have no word in any training text." in caplog.text
 
 
-def test_memory_stays_far_below_documents_times_labels():
+def test_memory_stays_far_below_documents_times_labels():  # AC-18
     random = np.random.default_rng(0)
     texts = random_array((2_000, 50_000), density=0.002, format="csr", dtype=np.float32, rng=random)
     labels = random.integers(20_000, size=(2_000, 5)).tolist()
@@ -119,7 +119,7 @@ def test_memory_stays_far_below_documents_times_labels():
     assert peak < 100 * 2**20  # a dense copy of the targets alone would be 160
 
 
-def test_a_tree_of_other_labels_is_refused(random_features):
+def test_a_tree_of_other_labels_is_refused(random_features):  # AC-31
     tree = LabelTree.build(random_features(8), labels_digest="abc")
     tree.check_labels(8, "abc")
     tree.check_labels(8, None)
@@ -210,7 +210,7 @@ class TestFiles:
             LabelTree.load(folder)
 
 
-def test_features_and_tree_of_the_same_texts_are_the_same():
+def test_features_and_tree_of_the_same_texts_are_the_same():  # W16
     random = np.random.default_rng(0)
     texts, labels = csr_array(random.random((60, 30))), random.integers(20, size=(60, 2)).tolist()
     digests = {LabelTree.build(label_features(texts, labels, 20), seed=1, num_workers=n).digest() for n in (1, 2, 3)}

@@ -218,3 +218,19 @@ def test_the_score_of_a_candidate_does_not_depend_on_the_others():  # W8
 def test_attention_is_three_quarters_and_one():  # P2
     weights = attend(torch.tensor([[[torch.log(torch.tensor(3.0)), 0.0]]]), torch.ones(1, 2, dtype=torch.bool))
     torch.testing.assert_close(weights, torch.tensor([[[0.75, 0.25]]]))
+    torch.testing.assert_close(weights @ torch.eye(2), torch.tensor([[[0.75, 0.25]]]))  # of the states (1, 0) and (0, 1)
+
+
+@torch.no_grad()
+def test_attention_is_that_of_the_words_alone():  # W7
+    head, _ = build()
+    hidden = documents()
+    weights = head.attention_of(hidden, CANDIDATES)
+    torch.testing.assert_close(weights.sum(dim=2), torch.ones(4, 3))
+    assert not weights.masked_select(~hidden.read[:, None]).any()
+    alone = hidden.states[1, 0]  # the second document has one word, whose state is what each label sees
+    torch.testing.assert_close((weights @ hidden.states)[1], alone.expand(3, -1))
+    wide = DocumentStates(
+        *(nn.functional.pad(part, pad) for part, pad in zip(hidden, ((0, 0, 0, 50), (0, 50)), strict=True))
+    )
+    torch.testing.assert_close(head.raw_logits_of(wide, CANDIDATES), head.raw_logits_of(hidden, CANDIDATES))

@@ -127,8 +127,14 @@ def test_training_candidates_hold_all_positives_once(first, monkeypatch):  # W10
     monkeypatch.setattr(
         "hf_xmtc.models.label_tree_search.candidate_loss", lambda logits, ids, *_: seen.append(ids) or logits.sum()
     )
-    tree_loss(tree, random_levels(tree), positives, 2, "mean", first)
+    levels = random_levels(tree)
+    tree_loss(tree, levels, positives, 2, "mean", first)
     assert len(seen) == 3 - first
+    generated, _ = best_nodes(search(tree, levels[:-1], 2)[-1], 2)
+    chosen = training_nodes(generated, tree.positives(1, positives))
+    negatives = seen[-1].masked_fill(is_among(seen[-1], positives), -100)
+    clusters = tree.ancestors(1, negatives)
+    assert torch.equal(is_among(clusters, chosen), negatives >= 0)  # of the generated clusters and those of positives alone
     for row, of_document in zip(seen[-1].tolist(), positives.tolist(), strict=True):
         labels = [label for label in row if label >= 0]
         assert len(labels) == len(set(labels)) and set(of_document) - {-100} <= set(labels)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from scipy.sparse import csr_array
 
 from hf_xmtc import (
     AttentionXMLConfig,
@@ -15,10 +16,11 @@ from hf_xmtc import (
     LightAttentionForXMTC,
     XMTCTrainingArguments,
 )
-from hf_xmtc.label_tree import LabelTree
+from hf_xmtc.label_tree import LabelTree, label_features
 from hf_xmtc.training import (
     estimate_memory,
     initialize_label_bias,
+    label_clusters,
     level_model,
     set_label_tree,
     train_levels,
@@ -51,11 +53,40 @@ def test_a_model_takes_the_tree_of_its_labels():
     assert [labels_together(index, label) for label in (5, 1, 2)] == [[0, 5], [1, 4], [2, 3]]
 
 
+@pytest.mark.parametrize("num_labels", [1, 2, 3, 5, 7, 64])
+@torch.no_grad()
+def test_a_label_without_documents_is_scored_like_the_others(num_labels):  # AC-30
+    without = num_labels // 2
+    labels = [[i % num_labels] if i % num_labels != without else [] for i in range(2 * num_labels)]
+    texts = csr_array(np.random.default_rng(0).random((2 * num_labels, 6)))
+    tree = LabelTree.build(label_features(texts, labels, num_labels))
+    sizes = list(tree.num_nodes[:-1])
+    config = LightAttentionConfig(num_labels=num_labels, tree_level_sizes=sizes, beam_width=max(sizes), **SIZES)
+    model = LightAttentionForXMTC(config).eval()
+    set_label_tree(model, tree)
+    initialize_label_bias(model, np.array([2 * (label != without) for label in range(num_labels)]), 2 * num_labels)
+    best = model(torch.tensor([[3, 4, 5]]), top_k=num_labels)
+    assert sorted(best.top_labels[0].tolist()) == list(range(num_labels))
+    assert best.top_scores.isfinite().all() and (best.top_scores > 0).all()
+
+
+def test_the_labels_of_each_cluster_are_listed_by_name():  # AC-31
+    model = build(label_names=list("abcdef"))
+    set_label_tree(model, LabelTree(PARENTS))
+    assert label_clusters(model) == [["a", "f"], ["b", "e"], ["c", "d"]]
+    flat = AttentionXMLForXMTC(AttentionXMLConfig(num_labels=6, **SIZES))
+    with pytest.raises(ValueError, match="This AttentionXMLForXMTC scores all labels without a label tree"):
+        label_clusters(flat)
+
+
 def test_a_tree_of_other_labels_or_sizes_is_refused():  # AC-31
     named = build(label_names=list("abcdef"))
     with pytest.raises(ValueError, match=r"covers 6 labels \(labels_digest other\), but there are 6"):
         set_label_tree(named, LabelTree(PARENTS, labels_digest="other"))
-    set_label_tree(named, LabelTree(PARENTS, labels_digest=named.config.labels_digest))
+    own = LabelTree(PARENTS, labels_digest=named.config.labels_digest)
+    set_label_tree(named, own)
+    with pytest.raises(ValueError, match="are the labels in another order"):
+        set_label_tree(build(label_names=list("bacdef")), own)
     with pytest.raises(ValueError, match="The label tree covers 7 labels"):
         set_label_tree(named, LabelTree([*PARENTS[:2], np.array([0, 1, 2, 2, 1, 0, 0])]))
     with pytest.raises(ValueError, match=r"levels of \[2, 3\] clusters, but the model's config has tree_level_sizes=\[3\]"):

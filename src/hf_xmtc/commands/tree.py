@@ -16,7 +16,9 @@ from hf_xmtc.data import LabelInfo, label_info_of, load_xmtc_dataset
 from hf_xmtc.label_tree import LabelTree, TreeShape, cluster_depth, label_features
 from hf_xmtc.label_tree.tree_files import SETTINGS_FILE
 from hf_xmtc.retrieval.candidate_generator import VECTORIZER
+from hf_xmtc.training import label_clusters
 
+from .model_opening import open_model
 from .processes import usable_cores
 from .tree_options import MAX_FEATURES, option_parser
 
@@ -32,14 +34,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; those of the process by default.
 
     Returns:
-        Exit status: 0 when the tree is written, 1 when the data or the settings are refused.
+        Exit status: 0 when the tree is written or listed, 1 when the data, the settings or the model are refused.
     """
     options = option_parser().parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     try:
+        if options.model is not None:
+            print("\n".join("\t".join(cluster) for cluster in label_clusters(open_model(options.model)[0])))
+            return 0
         tree = build_tree(options)
     except (ValueError, OSError) as error:
-        print(f"No tree was built. {error}", file=sys.stderr)
+        print(f"No tree was {'built' if options.model is None else 'listed'}. {error}", file=sys.stderr)
         return 1
     print(describe(tree))
     print(f"Written to {options.output_dir}.")

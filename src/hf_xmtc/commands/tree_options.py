@@ -42,8 +42,12 @@ def option_parser() -> argparse.ArgumentParser:
         help=f"most frequent words that describe labels (default: {MAX_FEATURES})",
     )
     tree = parser.add_argument_group("tree")
-    tree.add_argument(
-        "--output_dir", required=True, metavar="DIR", help="folder for label_tree.safetensors and label_tree.json"
+    purpose = tree.add_mutually_exclusive_group(required=True)
+    purpose.add_argument("--output_dir", metavar="DIR", help="folder for label_tree.safetensors and label_tree.json")
+    purpose.add_argument(
+        "--model",
+        metavar="DIR",
+        help="build nothing, but list the tree of this trained model: a line for each cluster, its labels with tabs between them",
     )
     tree.add_argument(
         "--max_leaf",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # so that models without a tree do without scipy and datasets
 __all__ = [
     "candidate_recall",
     "initialize_tree_bias",
+    "label_clusters",
     "level_model",
     "set_label_tree",
     "train_levels",
@@ -47,6 +49,20 @@ def set_label_tree(model: LabelTreeModel, tree: "LabelTree") -> None:
     counts = (np.bincount(parents, minlength=above) for parents, above in zip(tree.parents[1:], sizes, strict=True))
     starts = [torch.from_numpy(np.append(0, count.cumsum())) for count in counts]
     model.label_tree.set_tree(starts, torch.from_numpy(tree.label_order).long())
+
+
+def label_clusters(model: LabelTreeModel) -> list[list[str]]:
+    """Display names of the labels of each cluster of a model's tree, cluster by cluster in tree order.
+
+    Raises:
+        ValueError: If the model has no tree.
+    """
+    tree = getattr(model, "label_tree", None)
+    if tree is None:
+        raise ValueError(f"This {type(model).__name__} scores all labels without a label tree, so it has no clusters.")
+    names, order = model.config.label_names, tree.label_order.tolist()
+    bounds = pairwise(tree.starts(tree.last_level).tolist())
+    return [[names.name_of(label_id) for label_id in order[start:stop]] for start, stop in bounds]
 
 
 def candidate_recall(trainer: "Trainer", training: bool) -> dict[str, float]:
