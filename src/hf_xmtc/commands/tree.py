@@ -13,9 +13,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from tqdm import tqdm
 
 from hf_xmtc.data import LabelInfo, label_info_of, load_xmtc_dataset
+from hf_xmtc.inference.model_opening import open_model
 from hf_xmtc.label_tree import LabelTree, TreeShape, cluster_depth, label_features
 from hf_xmtc.label_tree.tree_files import SETTINGS_FILE
-from hf_xmtc.inference.model_opening import open_model
 from hf_xmtc.retrieval.candidate_generator import VECTORIZER
 from hf_xmtc.training import label_clusters
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from tqdm import tqdm
 
 from hf_xmtc.metrics import ndcg_at_k
 from hf_xmtc.models.configuration_neighbors import VOTE_FIELDS
@@ -98,7 +99,7 @@ def encode_texts(model: NeighborsForXMTC, texts: Sequence[list[int]]) -> WordVal
     # Texts of equal lengths together.
     order = np.argsort([len(text) for text in texts], kind="stable")
     vectors = torch.empty(len(texts), model.config.backbone_config.hidden_size)
-    for start in range(0, len(texts), ENCODER_BATCH):
+    for start in tqdm(range(0, len(texts), ENCODER_BATCH), desc="Encoding", unit="batch", leave=False):
         rows = order[start : start + ENCODER_BATCH]
         vectors[torch.from_numpy(rows)] = _read(model, [texts[row] for row in rows]).values.cpu()
     return DocumentVectors(vectors)
