@@ -238,8 +238,8 @@ def _best_on(dataset: str, title: str, rows: tuple[Row, ...] = BEST, **settings:
     return Table(name, heading, dataset, rows, SCRIPTS / "recipes" / "best", **settings)
 
 
-def _trees_on(dataset: str, title: str) -> Table:
-    return Table(f"trees-{dataset}", f"All labels or a label tree: {title}", dataset, TREES, SCRIPTS / "recipes" / "trees")
+def _trees_on(dataset: str, title: str, recipes: str = "trees") -> Table:
+    return Table(f"trees-{dataset}", f"All labels or a label tree: {title}", dataset, TREES, SCRIPTS / "recipes" / recipes)
 
 
 def _published(dataset: str, title: str, *rows: Row) -> Table:
@@ -290,6 +290,7 @@ TABLES = {
     "best-llms4subjects-en": _best_on(
         "llms4subjects-en", "LLMs4Subjects (22,625 labels)", BEST_OF_MANY, label_names="name_en"
     ),
+    "trees-demo": _trees_on("demo", "demo data set", "trees-demo"),
     "trees-llms4subjects-en": _trees_on("llms4subjects-en", "LLMs4Subjects (22,625 labels)"),
     "trees-yso-finna-en": _trees_on("yso-finna-en", "YSO concepts of Finna records (24,670 labels)"),
     "debtags": _on("debtags", "Debtags (Debian package descriptions)", (SVM, *MODELS, MINILM)),
