@@ -1,8 +1,9 @@
 """Measure what the labels cost in a training step, with and without a tree: ``python scripts/benchmarks/label_tree_cost.py``.
 
 ``flat`` attends with all labels; ``joint`` is LightAttention's generator and discriminator, ``joint, sparse`` the same as
-``sparse_embeddings`` trains it; ``levels`` are AttentionXML's two levels, one step of each. All have heads of the same width, and read the same random states, gradients to them included; there is no encoder. Each
-case runs in a process of its own. ``<output>.json`` holds the measurements, ``<output>.md`` the table.
+``sparse_embeddings`` trains it; ``levels`` are AttentionXML's two levels, one step of each. All have heads of the same width,
+and read the same random states, gradients to them included; there is no encoder. Each case runs in a process of its own.
+``<output>.json`` holds the measurements, ``<output>.md`` the table.
 """
 
 import argparse
@@ -134,11 +135,12 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# What the labels cost in a training step",
         "",
-        f"Batches of {DOCUMENTS} documents of {TOKENS} tokens, states of width {STATE_SIZE}, one layer of {LINEAR_SIZES[0]}, labels of "
-        f"{BEAM_WIDTH} clusters scored; one thread of {machine['processor']}, torch {results['torch']}, CPU time. No encoder. "
-        "*Gradients* is loss and backward pass, *step* has Adam's update of the weights too. Gradient and update take the vectors of all "
-        "labels, but with *joint, sparse*, which is what `--sparse_embeddings True` does over a label tree, those of candidates. *Memory* "
-        "is what the process grew by, Adam's state of all labels included. Ratios are of flat to the method in this run.",
+        f"Batches of {DOCUMENTS} documents of {TOKENS} tokens, states of width {STATE_SIZE}, one layer of "
+        f"{LINEAR_SIZES[0]}, labels of {BEAM_WIDTH} clusters scored; one thread of {machine['processor']}, torch "
+        f"{results['torch']}, CPU time. No encoder. *Gradients* is loss and backward pass, *step* has Adam's update of the "
+        "weights too. Gradient and update take the vectors of all labels, but with *joint, sparse*, which is what "
+        "`--sparse_embeddings True` does over a label tree, those of candidates. *Memory* is what the process grew by, Adam's "
+        "state of all labels included. Ratios are of flat to the method in this run.",
         "",
         "| labels | method | clusters | scored for a document | gradients, ms | step, ms | memory, MiB | gradients, ratio | step, ratio "
         "| memory, ratio |",
