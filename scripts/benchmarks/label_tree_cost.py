@@ -1,8 +1,9 @@
 """Measure what the labels cost in a training step, with and without a tree: ``python scripts/benchmarks/label_tree_cost.py``.
 
-``flat`` attends with all labels; ``joint`` is LightAttention's generator and discriminator; ``levels`` are AttentionXML's two levels, one
-step of each. All have heads of the same width, and read the same random states, gradients to them included; there is no encoder. Each
-case runs in a process of its own. ``<output>.json`` holds the measurements, ``<output>.md`` the table.
+``flat`` attends with all labels; ``joint`` is LightAttention's generator and discriminator, ``joint, sparse`` the same as
+``sparse_embeddings`` trains it; ``levels`` are AttentionXML's two levels, one step of each. All have heads of the same width,
+and read the same random states, gradients to them included; there is no encoder. Each case runs in a process of its own.
+``<output>.json`` holds the measurements, ``<output>.md`` the table.
 """
 
 import argparse
@@ -22,11 +23,12 @@ from hf_xmtc.models.attentionxml_head import DocumentStates, LabelAttentionHead
 from hf_xmtc.models.configuration_lightattention import LightAttentionConfig
 from hf_xmtc.models.label_tree_index import LabelTreeIndex
 from hf_xmtc.models.label_tree_search import TreeLevel, tree_loss
+from hf_xmtc.training.optimizers import CompositeOptimizer, LazyAdam
 from machine import in_new_process, machine_description
 
 __all__ = ["main", "measure"]
 
-METHODS = ("flat", "joint", "levels")
+METHODS = ("flat", "joint", "joint, sparse", "levels")
 STATE_SIZE, LINEAR_SIZES = 128, (64,)
 DOCUMENTS, TOKENS, POSITIVES = 8, 64, 3
 BEAM_WIDTH = 10
@@ -86,9 +88,15 @@ def measure(method: str, num_labels: int, repeats: int) -> dict[str, Any]:
             frozen = TreeLevel(clusters, DocumentStates(states.detach(), documents.read))
         return [first, tree_loss(tree, [frozen, levels[1]], positives, BEAM_WIDTH, "mean", first=1).loss]
 
-    losses = {"flat": lambda: [labels.loss(documents, positives)], "joint": joint, "levels": of_levels}[method]
-    heads = [made for made in (clusters, labels) if made is not None]
-    optimizer = torch.optim.Adam([parameter for made in heads for parameter in made.parameters()], fused=True)
+    losses = {"flat": lambda: [labels.loss(documents, positives)], "levels": of_levels}.get(method, joint)
+    parameters = [*labels.parameters(), *(clusters.parameters() if clusters is not None else ())]
+    labels.sparse_rows = method == "joint, sparse"
+    if labels.sparse_rows:
+        vectors, *others = parameters
+        parts = {"rest": torch.optim.Adam(others, fused=True), "embeddings": LazyAdam([vectors])}
+        optimizer = CompositeOptimizer(parts)
+    else:
+        optimizer = torch.optim.Adam(parameters, fused=True)
     before = peak_memory_mb()
     times = [_timed_step(losses, optimizer) for _ in range(repeats + 1)][1:]
     gradients, steps = (statistics.median(column) for column in zip(*times, strict=True))
@@ -127,10 +135,12 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# What the labels cost in a training step",
         "",
-        f"Batches of {DOCUMENTS} documents of {TOKENS} tokens, states of width {STATE_SIZE}, one layer of {LINEAR_SIZES[0]}, labels of "
-        f"{BEAM_WIDTH} clusters scored; one thread of {machine['processor']}, torch {results['torch']}, CPU time. No encoder. *Gradients* is loss and "
-        "backward pass, *step* has Adam's update of all weights too, which takes all labels with every method. *Memory* is what the "
-        "process grew by, Adam's state included. Ratios are of flat to the method in this run.",
+        f"Batches of {DOCUMENTS} documents of {TOKENS} tokens, states of width {STATE_SIZE}, one layer of "
+        f"{LINEAR_SIZES[0]}, labels of {BEAM_WIDTH} clusters scored; one thread of {machine['processor']}, torch "
+        f"{results['torch']}, CPU time. No encoder. *Gradients* is loss and backward pass, *step* has Adam's update of the "
+        "weights too. Gradient and update take the vectors of all labels, but with *joint, sparse*, which is what "
+        "`--sparse_embeddings True` does over a label tree, those of candidates. *Memory* is what the process grew by, Adam's "
+        "state of all labels included. Ratios are of flat to the method in this run.",
         "",
         "| labels | method | clusters | scored for a document | gradients, ms | step, ms | memory, MiB | gradients, ratio | step, ratio "
         "| memory, ratio |",

@@ -198,6 +198,20 @@ def test_logits_and_gradients_of_candidates_are_those_of_all_labels(memory, labe
 
 
 @pytest.mark.parametrize("memory", [64.0, 0.0], ids=["kept", "blocks"])
+def test_a_sparse_gradient_is_the_dense_one_of_the_candidates_rows(memory, monkeypatch):
+    monkeypatch.setattr("hf_xmtc.models.attentionxml_head.suitable_block_size", lambda *_: 3)
+    head, _ = build(dtype=torch.float64, memory_mib=memory)
+    hidden, found = documents(torch.float64), []
+    for head.sparse_rows in (False, True):
+        logits = head.raw_logits_of(hidden, CANDIDATES)
+        found.append(gradients_of((logits * torch.linspace(-1, 1, 12).view(4, 3)).sum(), head, None, hidden))
+    for dense, sparse in zip(*found, strict=True):
+        torch.testing.assert_close(sparse.to_dense() if sparse.is_sparse else sparse, dense)
+    assert [gradient.is_sparse for gradient in found[1]].count(True) == 1
+    assert found[1][1].coalesce().indices()[0].tolist() == CANDIDATES.unique().tolist()
+
+
+@pytest.mark.parametrize("memory", [64.0, 0.0], ids=["kept", "blocks"])
 def test_candidates_are_scored_in_half_precision(memory):
     head, _ = build(memory_mib=memory)
     with torch.autocast("cpu", torch.bfloat16):

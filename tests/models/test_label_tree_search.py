@@ -76,6 +76,18 @@ def test_a_document_with_more_positive_nodes_than_the_beam_has_all_of_them():
     assert training_nodes(beam, positives).tolist() == [[4, 7, 6, -100], [1, 2, 5, -100], [0, 3, 6, 7], [3, 4, 5, -100]]
 
 
+def test_padding_of_candidates_gives_no_label_a_gradient():
+    # The second document has one candidate more; label 0 is a candidate of none.
+    tree, levels = tree_of([0, 1], [2], [3, 4]), [level_of(0.5, 0.5, 0.5), level_of(0.5, 0.5, 0.5, 0.5, 0.5)]
+    levels = [TreeLevel(level.head, torch.ones(2, 1)) for level in levels]
+    levels[1].head.sparse_rows = True
+    nn.init.zeros_(levels[1].head.output.weight)
+    tree_loss(tree, levels, torch.tensor([[2], [4]]), 1, "mean", first=1).loss.backward()
+    gradient = levels[1].head.output.weight.grad.coalesce()
+    assert gradient.indices()[0].tolist() == [2, 3, 4]
+    assert gradient.values()[:, 0].tolist() == pytest.approx([-0.25, 0.125, -0.125])
+
+
 # ---- properties ------------------------------------------------------------------------------------------------------------
 
 

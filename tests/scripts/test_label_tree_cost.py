@@ -15,7 +15,7 @@ def test_every_method_is_measured_at_every_size(tmp_path, monkeypatch):
     torch.set_num_threads(threads)
     results = json.loads((tmp_path / "found.json").read_text())
     scored = [(case["num_labels"], case["method"], case["num_scored"]) for case in results["cases"]]
-    assert scored[:3] == [(200, "flat", 200), (200, "joint", 64 + 10 * 4), (200, "levels", 64 + 10 * 4)]
+    assert scored[:4] == [(200, "flat", 200), *((200, name, 64 + 10 * 4) for name in ("joint", "joint, sparse", "levels"))]
     assert all(0 < case["gradients_ms"] <= case["step_ms"] for case in results["cases"])
     page = (tmp_path / "found.md").read_text()
     assert page.count("| joint |") == 2 and "A root has 0.5" in page

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from interrupted_runs import InterruptAt, Interrupted
+from label_options import NOTHING_ELSE
 from scipy.sparse import csr_array
 
 from hf_xmtc import (
@@ -191,6 +193,98 @@ def test_what_looks_at_all_labels_is_refused(settings, message, tmp_path):
         setattr(args, name, value)
     with pytest.raises(ValueError, match=message):
         check_model_options(args, with_tree())
+
+
+# ---- sparse gradients of label vectors -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def train_joint(make_trainer, words_alone):
+    """Trains clusters and labels together; gives the trainer and the label vectors before and after."""
+
+    def train(scoring="attention", resume=False, **settings):
+        torch.manual_seed(0)
+        sizes = {**SIZES, "vocab_size": len(words_alone), "embedding_dropout": 0.0, "hidden_dropout_prob": 0.0}
+        config = LightAttentionConfig(
+            num_labels=6, tree_level_sizes=[3], beam_width=1, label_scoring=scoring, dot_size=4, **sizes
+        )
+        model = LightAttentionForXMTC(config)
+        set_label_tree(model, LabelTree([np.zeros(3, int), PARENTS[2]]))
+        before = label_vectors(model).detach().clone()
+        trainer = make_trainer(
+            model=model,
+            adam_epsilon_uncorrected=True,
+            warmup_steps=0,
+            **{"trainer": {"processing_class": words_alone}, "weight_decay": 0.0, **NOTHING_ELSE, **settings},
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        return trainer, before, label_vectors(model).detach()
+
+    return train
+
+
+def label_vectors(model) -> torch.nn.Parameter:
+    (matrix,) = model.label_head.matrices().values()
+    return matrix.parameters[0]
+
+
+@pytest.mark.parametrize("scoring", ["attention", "dot"])
+def test_a_step_with_sparse_gradients_is_that_with_dense_ones(train_joint, corpus, scoring):
+    same = {"max_steps": 1, "train_dataset": corpus["train"].select([0]), "label_learning_rate": 0.03, "scoring": scoring}
+    (_, before, dense), (trainer, _, sparse) = (train_joint(sparse_embeddings=chosen, **same) for chosen in (False, True))
+    torch.testing.assert_close(sparse, dense)
+    assert 0 < (sparse != before).any(dim=1).sum() < 6
+    assert not trainer.model.label_head.sparse_rows  # an ordinary model again
+    assert label_vectors(trainer.model) in trainer.optimizer.optimizer.parts["embeddings"].state
+
+
+def test_labels_that_are_no_candidates_rest(train_joint, corpus):
+    # One document for three steps, with decay: in Adam, all labels would move.
+    document = corpus["train"].select([0])
+    settings = {"max_steps": 3, "train_dataset": document, "weight_decay": 0.1, "sparse_embeddings": True}
+    trainer, before, after = train_joint(**settings)
+    labels = set(document["labels"][0])
+    assert {label for label in range(6) if not torch.equal(before[label], after[label])} == {
+        other for label in labels for other in labels_together(trainer.model.label_tree, label)
+    }
+    assert len(labels) < 3
+
+
+def test_a_loss_of_all_logits_trains_all_label_vectors(train_joint, words_alone):
+    def loss_of_all(outputs, labels, num_items_in_batch=None):
+        return outputs.logits.square().mean()
+
+    used = {"processing_class": words_alone, "compute_loss_func": loss_of_all}
+    settings = {"max_steps": 1, "trainer": used}
+    (_, before, dense), (_, _, sparse) = (train_joint(sparse_embeddings=chosen, **settings) for chosen in (False, True))
+    torch.testing.assert_close(sparse, dense)
+    assert (sparse != before).any(dim=1).all()
+
+
+def test_a_resumed_run_with_sparse_label_vectors_equals_an_uninterrupted_one(train_joint, words_alone):
+    settings = {"sparse_embeddings": True, "gradient_accumulation_steps": 2, "num_train_epochs": 2, "save_strategy": "epoch"}
+    _, _, whole = train_joint(output="whole", **settings)
+    interrupt = {"processing_class": words_alone, "callbacks": [InterruptAt(4)]}
+    with pytest.raises(Interrupted):
+        train_joint(output="parts", trainer=interrupt, **settings)
+    _, _, resumed = train_joint(output="parts", resume=True, **settings)
+    torch.testing.assert_close(resumed, whole)
+
+
+def test_the_memory_estimate_counts_the_rows_of_candidates(tmp_path):
+    def estimate(**settings):
+        config = LightAttentionConfig(num_labels=100_000, tree_level_sizes=[1000], beam_width=2, **SIZES)
+        args = XMTCTrainingArguments(
+            output_dir=str(tmp_path), use_cpu=True, per_device_train_batch_size=4, max_grad_norm=0, **settings
+        )
+        with torch.device("meta"):
+            return estimate_memory(LightAttentionForXMTC(config), args, num_tokens=2)
+
+    dense, sparse = estimate(), estimate(sparse_embeddings=True)
+    # Vectors of 6 numbers: 4 documents' 200 labels instead of all; 8 words of 4 numbers instead of 20.
+    saved = 4 * (6 * (100_000 - 800) + 4 * (20 - 8))
+    assert (dense.gradients - sparse.gradients) * 2**20 == pytest.approx(saved)
+    assert dense.optimizer == pytest.approx(sparse.optimizer)
 
 
 @pytest.mark.parametrize("scoring", ["attention", "dot"])

@@ -126,10 +126,10 @@ class LabelAttentionHead(BaseLabelHead):
         per_document = self._candidate_elements(label_ids.shape[1], read.shape[1])
         fits = 4 * per_document * len(read) <= self.memory_mib * 2**20
         if is_traced() or (torch.is_grad_enabled() and fits):
-            return _logits(_rows(weight, label_ids) @ states.mT, read, values, after)
+            return _logits(_rows(weight, label_ids, self.sparse_rows) @ states.mT, read, values, after)
         block_size = suitable_block_size(per_document, weight.device.type)  # of documents
         if torch.is_grad_enabled():
-            return _CandidateAttention.apply(block_size, label_ids, states, read, values, weight, *after)
+            return _CandidateAttention.apply(block_size, self.sparse_rows, label_ids, states, read, values, weight, *after)
         return _candidate_logits(block_size, label_ids, states, read, values, weight, after)
 
     def attention_of(self, hidden: DocumentStates, label_ids: Tensor) -> Tensor:
@@ -231,9 +231,9 @@ def _logits(scores: Tensor, read: Tensor, values: Tensor, after: Sequence[Tensor
     return hidden.squeeze(-1)
 
 
-def _rows(weight: Tensor, ids: Tensor) -> Tensor:
-    """Rows of a matrix, (B, S, D); the gradient is formed faster than that of ``weight[ids]``."""
-    return nn.functional.embedding(ids, weight)
+def _rows(weight: Tensor, ids: Tensor, sparse: bool = False) -> Tensor:
+    """Rows of a matrix, (B, S, D); the gradient, dense or sparse, is formed faster than that of ``weight[ids]``."""
+    return nn.functional.embedding(ids, weight, sparse=sparse)
 
 
 def _candidate_logits(
@@ -251,12 +251,16 @@ def _candidate_logits(
 
 
 class _CandidateAttention(torch.autograd.Function):
-    """`_candidate_logits`, for training: the backward pass computes each block again, into one gradient of the label vectors."""
+    """`_candidate_logits`, for training: the backward pass computes each block again, into one gradient of the label vectors.
+
+    A ``sparse`` one holds the rows of the batch's labels alone.
+    """
 
     @staticmethod
     def forward(
         ctx: Any,
         block_size: int,
+        sparse: bool,
         label_ids: Tensor,
         states: Tensor,
         read: Tensor,
@@ -264,7 +268,7 @@ class _CandidateAttention(torch.autograd.Function):
         weight: Tensor,
         *after: Tensor,
     ) -> Tensor:
-        ctx.block_size, ctx.autocast = block_size, _autocast_settings(states.device.type)
+        ctx.block_size, ctx.sparse, ctx.autocast = block_size, sparse, _autocast_settings(states.device.type)
         ctx.save_for_backward(label_ids, states, read, values, weight, *after)
         return _candidate_logits(block_size, label_ids, states, read, values, weight, after)
 
@@ -272,12 +276,15 @@ class _CandidateAttention(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_output: Tensor):
         label_ids, states, read, values, weight, *after = ctx.saved_tensors
-        needs_states, _, needs_values, needs_weight, *needs_after = ctx.needs_input_grad[2:]
+        needs_states, _, needs_values, needs_weight, *needs_after = ctx.needs_input_grad[3:]
         rest = [tensor.detach().requires_grad_(needed) for tensor, needed in zip(after, needs_after, strict=True)]
-        of_states, of_values, of_weight = (
+        of_states, of_values = (
             torch.zeros_like(tensor) if needed else None
-            for tensor, needed in ((states, needs_states), (values, needs_values), (weight, needs_weight))
+            for tensor, needed in ((states, needs_states), (values, needs_values))
         )
+        touched, places = label_ids.unique(return_inverse=True) if ctx.sparse else (None, label_ids)
+        num_rows = len(weight) if touched is None else len(touched)
+        of_weight = weight.new_zeros(num_rows, weight.shape[1]) if needs_weight else None
         of_after = [torch.zeros_like(tensor) if needed else None for tensor, needed in zip(after, needs_after, strict=True)]
         for start in range(0, len(states), ctx.block_size):
             block = slice(start, start + ctx.block_size)
@@ -298,8 +305,11 @@ class _CandidateAttention(torch.autograd.Function):
                 of_states[block] = of_scores.to(states.dtype).mT @ rows.to(states.dtype)
             if needs_weight:
                 of_rows = of_scores.to(weight.dtype) @ tokens.to(weight.dtype)  # (n, S, D)
-                of_weight.index_add_(0, label_ids[block].flatten(), of_rows.flatten(0, 1))
-        return None, None, of_states, None, of_values, of_weight, *of_after
+                of_weight.index_add_(0, places[block].flatten(), of_rows.flatten(0, 1))
+        if needs_weight and ctx.sparse:
+            settings = {"is_coalesced": True, "check_invariants": False}
+            of_weight = torch.sparse_coo_tensor(touched[None], of_weight, weight.shape, **settings)
+        return None, None, None, of_states, None, of_values, of_weight, *of_after
 
 
 def _autocast_settings(device: str) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class BaseLabelHead(nn.Module, ABC):
         self.register_buffer("positive_weight", torch.zeros(num_labels) if self.label_loss.weighs_labels else None)
         # What takes the gradients of the label matrices in the backward pass; see XMTCPreTrainedModel.update_labels_in_backward.
         self.updates: dict[str, RowUpdate] | None = None
+        # As `torch.nn.Embedding.sparse`: `raw_logits_of` gives the label vectors a sparse gradient, of the rows that it reads.
+        self.sparse_rows = False
 
     # ---- a family's own head defines ---------------------------------------------------------------------------------------
 
@@ -159,7 +161,7 @@ class BaseLabelHead(nn.Module, ABC):
     def scores_for(self, hidden: Any, label_ids: Tensor, cornet: CorNet | None = None) -> Tensor:
         """Scores (after the sigmoid) of chosen labels.
 
-        Their gradient, where one is asked for, is dense: it is as large as the weights.
+        Their gradient, where one is asked for, is as large as the weights but with ``sparse_rows``.
 
         Args:
             hidden: What the family makes of B documents: of a `LabelHead` their hidden states, (B, H).
@@ -358,7 +360,7 @@ class LabelHead(BaseLabelHead):
     def _logits_of(self, features: Tensor, label_ids: Tensor) -> Tensor:
         if not self.is_readable():
             return self.output(features).gather(1, label_ids)
-        weight = nn.functional.embedding(label_ids, self.output.weight)  # (B, S, d)
+        weight = nn.functional.embedding(label_ids, self.output.weight, sparse=self.sparse_rows)  # (B, S, d)
         return (weight @ features[:, :, None]).squeeze(-1) + self.output.bias[label_ids]
 
     def raw_logits_by_block(self, hidden: Tensor) -> LinearLogits:

@@ -96,21 +96,24 @@ class LabelTreeModel(XMTCPreTrainedModel):
     def scoring_bytes(self, num_documents: int, num_tokens: int, gradients: bool) -> int:
         """Memory for scoring the first level and the candidates of the others."""
         config, heads = self.config, [*(level.head for level in self.upper_levels), self.label_head]
-        total, above = 0, None
+        total = 0
         for level, head in enumerate(heads):
             trained = gradients and level >= self.first_trained_level
-            if above is None:
+            if level == 0:
                 total += head.scoring_bytes(num_documents, num_tokens, trained) + 16 * num_documents * head.num_labels
             else:
-                candidates = min(head.num_labels, config.beam_width * math.ceil(head.num_labels / above))
-                if gradients and self.max_candidates is not None:
-                    candidates = min(candidates, self.max_candidates)
+                candidates = self.candidates_of(level, gradients)
                 total += head.candidate_bytes(num_documents, num_tokens, candidates, trained)
-            above = head.num_labels
         if self.cornet is not None:
             cornet = 2 * config.cornet_num_blocks * candidates * config.cornet_context_size
             total += 4 * (2 if gradients else 1) * num_documents * cornet
         return total
+
+    def candidates_of(self, level: int, training: bool) -> int:
+        """Nodes of a level but the first that are scored for a document, where clusters are of one size."""
+        sizes = [*self.config.tree_level_sizes, self.config.num_labels]
+        candidates = min(sizes[level], self.config.beam_width * math.ceil(sizes[level] / sizes[level - 1]))
+        return min(candidates, self.max_candidates) if training and self.max_candidates is not None else candidates
 
     def pop_candidate_recall(
         self, training: bool, reduce: Callable[[Tensor], Tensor] = lambda counts: counts

@@ -46,7 +46,8 @@ class TreeLevel(NamedTuple):
 
     def logits_of(self, ids: Tensor) -> Tensor:
         """Logits of chosen nodes, (B, S), padded with -100."""
-        logits = self.head.raw_logits_of(self.hidden, ids.clamp(min=0))
+        # Padding stands behind the nodes and reads the first of them, so no row has a gradient for padding's sake.
+        logits = self.head.raw_logits_of(self.hidden, ids.where(ids >= 0, ids[:, :1]).clamp(min=0))
         if self.cornet is None:
             return logits
         layers = (layer for block in self.cornet.blocks for layer in (block.to_context, block.to_labels))

@@ -157,8 +157,8 @@ class XMTCTrainingArguments(TrainingArguments):
     sparse_embeddings: bool = field(
         default=False,
         metadata={
-            "help": "Sparse gradients and lazy Adam for the word embeddings: rows of absent words cost nothing and rest. For large "
-            "vocabularies."
+            "help": "Sparse gradients and lazy Adam for the word embeddings and, over a label tree, the label vectors: rows of absent "
+            "words and of labels that are no candidates cost nothing and rest. For large vocabularies and many labels."
         },
     )
     shard_labels: bool = field(

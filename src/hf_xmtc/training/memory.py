@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig
 from hf_xmtc.models.label_scorer import suitable_block_size
 
 from .arguments import XMTCTrainingArguments
-from .optimizer_options import sparse_embedding, trained_label_matrices
+from .optimizer_options import sparse_embedding, sparse_label_vectors, trained_label_matrices
 from .option_conflicts import check_model_options
 from .sharded_label_head import label_dimensions
 
@@ -197,9 +197,14 @@ def _num_bytes(parameter: nn.Parameter) -> int:
 
 def _training_state_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tokens: int) -> tuple[int, int]:
     """Gradients that are stored, and state of all optimizers."""
-    matrices, embedding = trained_label_matrices(model, args), sparse_embedding(model, args)
+    matrices, documents = trained_label_matrices(model, args), args.per_device_train_batch_size
     labels = [parameter for matrix in matrices.values() for parameter in matrix.parameters]
-    elsewhere = {id(parameter) for parameter in [*labels, *([embedding.weight] if embedding is not None else [])]}
+    tables: dict[nn.Parameter, int] = {}  # and the rows of them that a batch reads
+    if (embedding := sparse_embedding(model, args)) is not None:
+        tables[embedding.weight] = documents * num_tokens
+    if (vectors := sparse_label_vectors(model, args)) is not None:
+        tables[vectors] = min(len(vectors), documents * model.candidates_of(len(model.upper_levels), training=True))
+    elsewhere = {id(parameter) for parameter in [*labels, *tables]}
     rest = [parameter for parameter in model.parameters() if parameter.requires_grad and id(parameter) not in elsewhere]
     gradients, state = sum(_num_bytes(parameter) for parameter in rest), _optimizer_bytes(rest, args)
     if not args.updates_in_backward:
@@ -208,10 +213,9 @@ def _training_state_bytes(model: nn.Module, args: XMTCTrainingArguments, num_tok
         state += 4 * sum(len(matrix.rows) for matrix in matrices.values())
     elif args.label_optimizer == "adam_in_backward":
         state += 8 * sum(parameter.numel() for parameter in labels)
-    if embedding is not None:
-        rows = args.per_device_train_batch_size * num_tokens
-        gradients += rows * embedding.embedding_dim * embedding.weight.element_size()
-        state += 8 * embedding.weight.numel()
+    for table, rows in tables.items():
+        gradients += rows * table.shape[1] * table.element_size()
+        state += 8 * table.numel()
     return gradients, state
 
 

@@ -1,7 +1,7 @@
 """From training arguments to an optimizer: label matrices, word embeddings and the rest, each with its own rule."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ __all__ = [
     "label_learning_rate",
     "prepared_for_training",
     "sparse_embedding",
+    "sparse_label_vectors",
     "trained_label_matrices",
 ]
 
@@ -94,24 +95,18 @@ def build_optimizer(
         settings = {name: settings[name] for name in ("lr", "betas", "eps")}
     matrices = trained_label_matrices(model, args)
     groups = model.parameter_groups(settings.get("lr", args.learning_rate), args.weight_decay)
-    embedding = sparse_embedding(model, args)
-    elsewhere = {id(parameter) for matrix in matrices.values() for parameter in matrix.parameters}
-    if embedding is not None:
-        elsewhere.add(id(embedding.weight))
-    groups = [{**group, "params": [p for p in group["params"] if id(p) not in elsewhere]} for group in groups]
     if args.label_optimizer == "adamw" and args.label_learning_rate is not None:
         groups = _with_label_rate(groups, model, args.label_learning_rate)
-    groups = [group for group in groups if group["params"]]
+    tables = _sparse_tables(model, args)
+    of_tables = _filtered(groups, lambda parameter: id(parameter) in tables)
+    elsewhere = tables | {id(parameter) for matrix in matrices.values() for parameter in matrix.parameters}
+    groups = _filtered(groups, lambda parameter: id(parameter) not in elsewhere)
     if not elsewhere:
         return optimizer_class(groups, **settings), None
 
     parts: dict[str, Optimizer] = {"rest": optimizer_class(groups, **settings)} if groups else {}
-    if embedding is not None:
-        betas = (args.adam_beta1, args.adam_beta2)
-        # Embedding tables do not decay (`parameter_groups`).
-        parts["embeddings"] = LazyAdam(
-            [{"params": [embedding.weight], "lr": args.learning_rate}], betas=betas, eps=args.adam_epsilon
-        )
+    if of_tables:
+        parts["embeddings"] = LazyAdam(of_tables, betas=(args.adam_beta1, args.adam_beta2), eps=args.adam_epsilon)
     updates = None
     if args.updates_in_backward and matrices:
         updates = _make_updates(model, args, matrices)
@@ -128,6 +123,12 @@ def build_optimizer(
             gradient_factor=_gradient_factor(model),
         )
     return CompositeOptimizer(parts), updates
+
+
+def _filtered(groups: list[dict], is_chosen: Callable[[nn.Parameter], bool]) -> list[dict]:
+    """The groups with the chosen parameters alone, without those that are then empty."""
+    chosen = [{**group, "params": [parameter for parameter in group["params"] if is_chosen(parameter)]} for group in groups]
+    return [group for group in chosen if group["params"]]
 
 
 def _with_label_rate(groups: list[dict], model: XMTCPreTrainedModel, rate: float) -> list[dict]:
@@ -194,11 +195,31 @@ def sparse_embedding(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) ->
     return embedding if embedding.weight.requires_grad else None
 
 
+def sparse_label_vectors(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) -> nn.Parameter | None:
+    """The label vectors over a label tree, where only the rows of candidates are read, if they are to have sparse gradients.
+
+    None if they are frozen, if ``label_optimizer`` trains them, and with several processes: `DistributedDataParallel` takes sparse
+    gradients of `torch.nn.Embedding` only.
+    """
+    if not args.sparse_embeddings or getattr(model, "label_tree", None) is None:
+        return None
+    if args.label_optimizer != "adamw" or args.world_size > 1:
+        return None
+    (matrix,) = model.label_head.matrices().values()
+    return matrix.parameters[0] if matrix.parameters[0].requires_grad else None
+
+
+def _sparse_tables(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) -> set[int]:
+    embedding, vectors = sparse_embedding(model, args), sparse_label_vectors(model, args)
+    tables = [None if embedding is None else embedding.weight, vectors]
+    return {id(table) for table in tables if table is not None}
+
+
 @contextlib.contextmanager
 def prepared_for_training(model: XMTCPreTrainedModel, args: XMTCTrainingArguments) -> Iterator[None]:
     """Within this context gradients are as the arguments want them; afterwards the model is an ordinary one again.
 
-    The embedding gives sparse gradients; label matrices that are updated in the backward pass are left out by
+    The embedding, and label vectors over a tree, get sparse gradients; label matrices that are updated in the backward pass are left out by
     DistributedDataParallel and equal in all processes; and after it no update is attached.
     """
     matrices = trained_label_matrices(model, args) if args.updates_in_backward else {}
@@ -216,11 +237,13 @@ def prepared_for_training(model: XMTCPreTrainedModel, args: XMTCTrainingArgument
     try:
         if embedding is not None:
             embedding.sparse = True
+        model.label_head.sparse_rows = sparse_label_vectors(model, args) is not None
         if replicated:
             _leave_out_of_ddp(model, matrices)
         yield
     finally:
         model.update_labels_in_backward(None)
+        model.label_head.sparse_rows = False
         if embedding is not None:
             embedding.sparse = was_sparse
         if replicated:

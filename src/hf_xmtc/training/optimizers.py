@@ -201,10 +201,11 @@ def _is_turned(matrix: LabelMatrix) -> bool:
 
 
 class LazyAdam(SparseAdam):
-    """Adam for embedding tables with sparse gradients: rows that no document of the batch uses stay as they are.
+    """Adam for tables with sparse gradients, of words or labels: rows that no document of the batch uses stay as they are.
 
     As `torch.optim.SparseAdam`, whose formula is that of AttentionXML's authors, with their decoupled weight decay of the rows
-    in the batch, after the step. Both rows and moments rest while a token is absent; in Adam they would go on moving.
+    in the batch, after the step. Both rows and moments rest while a token is absent; in Adam they would go on moving. Rows of
+    zeros are absent from a gradient that is dense after all, as that of a loss of all labels.
 
     Args:
         params: Parameters or groups.
@@ -232,7 +233,7 @@ class LazyAdam(SparseAdam):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    parameter.grad = parameter.grad.coalesce()
+                    parameter.grad = parameter.grad.to_sparse(1).coalesce()
         super().step()
         for group in self.param_groups:
             for parameter in group["params"]:
