@@ -89,3 +89,6 @@ def test_levels_need_the_size_of_clusters(capsys):
     with pytest.raises(SystemExit):
         cli.main(["tree", "--output_dir", "x", "--levels", "3", "6"])
     assert "--levels 3 6 needs --max_leaf" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["tree", "--model", "x", "--max_leaf", "5", "--dataset", "y"])
+    assert "--dataset, --max_leaf build a tree, but with --model one is listed" in capsys.readouterr().err

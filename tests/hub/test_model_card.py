@@ -270,6 +270,29 @@ def test_the_label_dependency_is_no_percentage(facts):
     assert "| label_dependency_kl | 1.25 |" in text and "| micro_f1 | 50.00 |" in text
 
 
+@pytest.mark.parametrize(
+    ("family", "label_info", "recipe", "explains"),
+    [
+        ("neighbors", {}, {}, True),
+        ("neighbors", {}, {"backbone": "minilm"}, False),
+        ("lightattention", {}, {}, True),
+        ("lightattention", {"label_scoring": "dot"}, {}, False),
+        ("laco", {"cross_attention": False}, {}, False),
+        ("bertxml", {}, {}, False),
+    ],
+)
+def test_the_card_offers_explanations_where_there_are_some(facts, family, label_info, recipe, explains):
+    label_info = {**facts["label_info"], **label_info}
+    text = build_model_card(**{**facts, "model_family": family, "label_info": label_info, "recipe": recipe}).text
+    assert ("tagger.explain(" in text) == explains
+
+
+@pytest.mark.parametrize(("weight", "known"), [(0.0, "Only labels seen in training"), (0.1, "are found by their names")])
+def test_the_card_says_how_neighbors_find_labels_without_documents(facts, weight, known):
+    label_info = {**facts["label_info"], "label_text_weight": weight}
+    assert known in build_model_card(**{**facts, "model_family": "neighbors", "label_info": label_info}).text
+
+
 @pytest.mark.parametrize("task", ["both", "plcp", "none"])
 def test_the_examples_of_a_laco_card_run(tmp_path, modules_cache, task):
     save_small_laco(tmp_path, ["a fast window manager", "music in C"], "ab", auxiliary_task=task)

@@ -68,6 +68,7 @@ def test_one_vs_all_ranks_by_margin_however_high_or_low(node_loss, slope):
     output, best = model(torch.tensor([[2]])), model(torch.tensor([[2]]), top_k=5)
     assert output.logits.tolist() == [[slope * margin for margin in (-9.0, 2.5, -8.5, 1.5, 0.0)]]
     assert best.top_labels.tolist() == [[1, 3, 4, 2, 0]] and len(best.top_scores.unique()) == 5
+    torch.testing.assert_close(model.label_head.scores(model.words(torch.tensor([[2]]))), output.logits.sigmoid())
 
 
 def test_the_product_of_mkl_is_that_of_the_index(tree, monkeypatch):

@@ -47,6 +47,19 @@ def test_votes_are_shares_of_the_similarities(power, votes):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("power", [32.0, 1000.0])
+def test_documents_vote_however_little_they_share_with_a_text(power):
+    # The text has one word of the first document among many others: 0.01 to the power is 0 in float32.
+    config = NeighborsConfig(vocab_size=600, num_labels=2, similarity_power=power, label_text_weight=0.0)
+    model = NeighborsForXMTC(config).eval()
+    documents = torch.tensor([[1, *range(10, 110)], [2, *range(110, 210)]])
+    model.store(model.encode(documents), [[0], [1]], model.encode(torch.tensor([[3], [4]])))
+    text = torch.tensor([[1, *range(210, 590)]])
+    assert 0 < model.neighbors_of(text).similarities[0, 0] < 0.01
+    assert model(text).logits.sigmoid()[0].tolist() == pytest.approx([1.0, 0.0], abs=3e-6)
+
+
+@torch.no_grad()
 def test_only_the_nearest_documents_vote():
     model = three_documents(num_neighbors=1)
     assert model(torch.tensor([[1, 3, 3]])).logits.sigmoid()[0].tolist() == pytest.approx([1.0, 1.0, 0.0, 0.0], abs=3e-6)

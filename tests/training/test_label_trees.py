@@ -77,7 +77,7 @@ def test_the_labels_of_each_cluster_are_listed_by_name():  # AC-31
     set_label_tree(model, LabelTree(PARENTS))
     assert label_clusters(model) == [["a", "f"], ["b", "e"], ["c", "d"]]
     flat = AttentionXMLForXMTC(AttentionXMLConfig(num_labels=6, **SIZES))
-    with pytest.raises(ValueError, match="This AttentionXMLForXMTC scores all labels without a label tree"):
+    with pytest.raises(ValueError, match="This AttentionXMLForXMTC has no clusters to list: only"):
         label_clusters(flat)
 
 

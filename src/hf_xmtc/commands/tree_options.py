@@ -74,5 +74,8 @@ def check_options(argv: Sequence[str]) -> None:
     """
     parser = option_parser()
     options = parser.parse_args(argv)
+    others = [name for name, value in vars(options).items() if name != "model" and value != parser.get_default(name)]
+    if options.model is not None and others:
+        parser.error(f"--{', --'.join(others)} build a tree, but with --model one is listed. Leave out one or the other")
     if options.levels and options.max_leaf is None:
         parser.error(f"--levels {' '.join(map(str, options.levels))} needs --max_leaf, the most labels of a cluster")

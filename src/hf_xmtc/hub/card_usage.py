@@ -29,14 +29,22 @@ def usage(repo_id: str, family: str, label_info: Mapping, recipe: Mapping) -> st
     ]
     if family == "seqtag" or recipe.get("set_metrics") or has_tuned_threshold(recipe):
         parts.append(_usage_of_sets(family, label_info, recipe))
-    weighs_words = family in FAMILIES and FAMILIES[family].token_weight_kind is not None
-    if weighs_words and label_info.get("cross_attention", True):
+    if _weighs_words(family, label_info, recipe):
         parts.append(
             '`tagger.explain("Your text")` says which words speak for the best label, and `tagger.explain("Your text", "a label")` for another.'
         )
     if not num_candidates:
         parts += _usage_of_tasks(label_info.get("auxiliary_task", "none"))
     return "\n\n".join(parts)
+
+
+def _weighs_words(family: str, label_info: Mapping, recipe: Mapping) -> bool:
+    """True if the pipeline's ``explain`` has weights of words."""
+    if family not in FAMILIES or FAMILIES[family].token_weight_kind is None:
+        return False
+    if family == "neighbors" and recipe.get("backbone"):
+        return False
+    return label_info.get("cross_attention", True) and label_info.get("label_scoring", "attention") == "attention"
 
 
 def has_tuned_threshold(recipe: Mapping) -> bool:

@@ -35,7 +35,15 @@ TRAINING_CURVE_FILE = "training_curve.png"
 # By which people look for this kind of model.
 TAGS = ("extreme-multi-label-classification", "xmtc", "multi-label", TASK)
 
-_OF_CONFIG = ("num_candidates", "retrieval_weight", "decision_threshold", "auxiliary_task", "cross_attention")
+_OF_CONFIG = (
+    "num_candidates",
+    "retrieval_weight",
+    "decision_threshold",
+    "auxiliary_task",
+    "cross_attention",
+    "label_scoring",
+    "label_text_weight",
+)
 # The setting that tunes the weight of retrieval, and its former name.
 _TUNES_RETRIEVAL = {"tune_retrieval_weight", "tune_generator_share"}
 # What the card shows of longer names; labels can be whole sentences.
@@ -85,7 +93,8 @@ def build_model_card(
         model_family: Family as in ``--model_family``, such as ``bertxml``; becomes a tag.
         dataset_name: Name of the data set for readers.
         label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, and of the config
-            ``num_candidates``, ``retrieval_weight``, ``decision_threshold``, ``auxiliary_task`` and ``cross_attention``.
+            ``num_candidates``, ``retrieval_weight``, ``decision_threshold``, ``auxiliary_task``, ``cross_attention``, ``label_scoring``
+            and ``label_text_weight``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory. None, NaN
             and infinity are undefined, and shown so. ``by_frequency``, and of ensembles ``comparison`` and ``overlap``, get sections.
         recipe: Setting → value, shown as a table; settings that are None are left out.
@@ -354,7 +363,8 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
         )
     known = "Only labels seen in training can be predicted"
     if family == "neighbors":
-        known = "Labels without a training document are found by the words of their names alone"
+        if label_info.get("label_text_weight"):
+            known = "Labels without a training document are found by their names and descriptions alone"
         scores = (
             "Scores are the share of the votes of similar training documents, mixed with the similarity of a label's own text. They rank labels and "
             "are no probabilities. The model holds its training documents as weights: publish it only where these may be published."

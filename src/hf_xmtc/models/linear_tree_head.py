@@ -269,6 +269,9 @@ class OneVsAllHead(LinearTreeHead):
     def __init__(self, num_words: int, num_labels: int, num_weights: int, node_loss: str, **settings: Any):
         super().__init__(num_words, num_labels, 1, [], num_weights, node_loss, **settings)
 
+    def scores(self, words: WordValues) -> Tensor:
+        return self.raw_logits(words).sigmoid()
+
     def raw_logits(self, hidden: WordValues) -> Tensor:
         slope = 1 if self.node_loss == "log" else HINGE_SLOPE
         return (slope * self.margins(hidden)).to(self.bias.dtype)

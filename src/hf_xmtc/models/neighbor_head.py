@@ -152,8 +152,9 @@ class NeighborHead(ScoreHead):
         return Neighbors(rows, similarities)
 
     def shares(self, similarities: Tensor) -> Tensor:
-        """Share of each neighbour in the votes of a text, (B, K)."""
-        weights = similarities**self.config.similarity_power
+        """Share of each neighbour, the most similar first, in the votes of a text, (B, K)."""
+        largest = similarities[:, :1]  # by which all are divided: a small similarity to a high power is 0 in float32
+        weights = (similarities / largest.masked_fill(largest == 0, 1)) ** self.config.similarity_power
         total = weights.sum(dim=1, keepdim=True)
         return weights / total.masked_fill(total == 0, 1)
 

@@ -59,7 +59,10 @@ def label_clusters(model: LabelTreeModel) -> list[list[str]]:
     """
     tree = getattr(model, "label_tree", None)
     if tree is None:
-        raise ValueError(f"This {type(model).__name__} scores all labels without a label tree, so it has no clusters.")
+        raise ValueError(
+            f"This {type(model).__name__} has no clusters to list: only models of the families attentionxml and lightattention that were "
+            "trained over a label tree have."
+        )
     names, order = model.config.label_names, tree.label_order.tolist()
     bounds = pairwise(tree.starts(tree.last_level).tolist())
     return [[names.name_of(label_id) for label_id in order[start:stop]] for start, stop in bounds]
