@@ -293,6 +293,13 @@ def test_the_card_says_how_neighbors_find_labels_without_documents(facts, weight
     assert known in build_model_card(**{**facts, "model_family": "neighbors", "label_info": label_info}).text
 
 
+@pytest.mark.parametrize("parts", [("bonsai", "neighbors"), ("bonsai", "bertxml")])
+def test_the_card_of_an_ensemble_warns_of_stored_documents(facts, parts):
+    recipe = {"parts": {name: {"model_type": name} for name in parts}}
+    text = build_model_card(**{**facts, "model_family": "ensemble", "recipe": recipe}).text
+    assert ("holds its training documents" in text) == ("neighbors" in parts)
+
+
 @pytest.mark.parametrize("task", ["both", "plcp", "none"])
 def test_the_examples_of_a_laco_card_run(tmp_path, modules_cache, task):
     save_small_laco(tmp_path, ["a fast window manager", "music in C"], "ab", auxiliary_task=task)

@@ -349,6 +349,9 @@ def _cell(value: Any) -> str:
     return escaped(value if isinstance(value, str) else json_text(value, default=str), _SETTING_LENGTH) or '""'
 
 
+_HOLDS_DOCUMENTS = "The model holds its training documents as weights: publish it only where these may be published."
+
+
 def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
     length = recipe.get("max_length_tokens") or recipe.get("max_length")
     cut = f"Only the first {length:,} tokens of a text are read" if length else "Long texts are cut at the tokenizer's limit"
@@ -367,7 +370,7 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
             known = "Labels without a training document are found by their names and descriptions alone"
         scores = (
             "Scores are the share of the votes of similar training documents, mixed with the similarity of a label's own text. They rank labels and "
-            "are no probabilities. The model holds its training documents as weights: publish it only where these may be published."
+            "are no probabilities."
         )
     if family == "seqtag":
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
@@ -377,12 +380,14 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
     if label_info.get("retrieval_weight"):
         scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
     tuned = family == "seqtag" or has_tuned_threshold(recipe)
+    families = {family, *(part.get("model_type") for part in (recipe.get("parts") or {}).values())}
     return [
         f"{cut}; what stands after them has no influence.",
         f"{known}; the label set is fixed in `labels.json`.",
         scores + ("" if tuned else " Rank by them, and choose a threshold on your own documents."),
         "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
         "The model repeats the habits of the people who assigned the training labels, their omissions included.",
+        *([_HOLDS_DOCUMENTS] if "neighbors" in families else []),
     ]
 
 
