@@ -43,9 +43,9 @@ def notes_on(rows: Sequence[RowResults]) -> list[str]:
         notes.append(f"Left out of the time because they were interrupted and resumed: {', '.join(resumed)}.")
     for row in rows:
         if recalls := [run["metrics"][SPLIT][RECALL] for run in row.runs if RECALL in run["metrics"][SPLIT]]:
-            most = row.runs[0]["metrics"][SPLIT][CANDIDATES]
+            most = row.runs[0]["metrics"][SPLIT].get(CANDIDATES)  # over a label tree their number is not fixed
             notes.append(
-                f"{row.title}: the {most} candidates of a document hold {100 * statistics.fmean(recalls):.2f} % of its labels, which is the "
+                f"{row.title}: the {'' if most is None else f'{most} '}candidates of a document hold {100 * statistics.fmean(recalls):.2f} % of its labels, which is the "
                 "most that their model can find; labels that training never saw are among the rest." + _note_on_shares(row)
             )
     if differences := [run["train"][GRADIENTS] for run in runs if GRADIENTS in run["train"]]:
