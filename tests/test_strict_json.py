@@ -20,6 +20,7 @@ NO_FILES = {
     "data/cache_keys.py",
     "data/label_file.py",
     "retrieval/candidate_generator.py",
+    "retrieval/model_candidates.py",
     "strict_json.py",
     "tokenization/multi_cls.py",
     "training/checkpoint_files.py",
@@ -32,10 +33,10 @@ PARSED_TEXTS = {
     "commands/file_lock.py",
     "commands/output_folder.py",
     "commands/export_check.py",
-    "data/tokenize.py",
     "models/configuration_xmtc.py",
     "models/weight_shapes.py",
     "tokenization/multi_cls.py",
+    "tokenization/tokenizer_content.py",
 }
 
 

@@ -277,7 +277,7 @@ def _neighbors(on_bert: bool = False) -> Callable[..., NeighborsForXMTC]:
             del fixed["vocab_size"]
             backbone = AutoConfig.for_model("bert", vocab_size=VOCAB_SIZE, initializer_range=0.5, **_BACKBONE)
             backbone.hidden_dropout_prob = backbone.attention_probs_dropout_prob = dropout
-            fixed["backbone_config"] = backbone
+            fixed |= {"backbone_config": backbone, "label_centroid_weight": 0.2}
         torch.manual_seed(seed)
         model = NeighborsForXMTC(NeighborsConfig(**{**fixed, **_label_space(settings)})).eval()
         num_labels = model.config.num_labels

@@ -261,6 +261,7 @@ def test_recipes_are_understood(path, tmp_path):
     settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     # Recipes for the papers' data sets leave their place to the command line.
     arguments = ["--config", str(path), "--output_dir", str(tmp_path / "model"), "--dataset", settings.get("dataset", "x")]
+    arguments += ["--backbone", "x"] if path.stem.endswith("minilm") else []  # which comes from the command line too
     recipe = parse_recipe(arguments)
     found = {**recipe.to_dict(), "dataset": recipe.data.dataset}
     assert {name: found[name] for name in settings} == settings
