@@ -333,6 +333,10 @@ FAMILIES = [
     Family("attentionxml-levelwise", _attentionxml(tree_level_sizes=[2, 3]), has_tree=True),
     Family("lightattention", _lightattention(), has_tree=True),
     Family("lightattention-levelwise", _lightattention(variant="levelwise", tree_level_sizes=[2, 3]), has_tree=True),
+    Family(
+        "lightattention-flat",
+        _lightattention(variant="flat", tree_level_sizes=None, cluster_scoring="pooled", label_scoring="dot", dot_size=6),
+    ),
     Family("lightattention-on-bert", _lightattention_on_bert, has_tree=True),
     Family("laco-on-bert", _laco()),
     Family(

@@ -40,6 +40,7 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
     Args:
         variant: ``joint``: generator and discriminator read the states of one encoder; ``levelwise``: each level has an encoder of
             its own. Both are trained at once. (For the levels of AttentionXML, trained one after another, use that family.)
+            ``flat``: no generator and no tree, the discriminator scores all labels: the control of what the tree costs and saves.
         cluster_scoring: How the generator scores clusters: by their ``attention`` over the document, or linearly from its ``pooled``
             states.
         label_scoring: How the discriminator scores labels: by their ``attention``, or by the ``dot`` product of their vectors with the
@@ -52,7 +53,7 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
             those train AttentionXML over the tree.
         max_candidates: Most labels that a document is trained on; beyond that random negatives are dropped, positives never. It bounds
             the memory where clusters differ much in size or documents have many labels.
-        tree_level_sizes: Clusters of each level, from the root down; by default one level of about 4 √L.
+        tree_level_sizes: Clusters of each level, from the root down; by default one level of about 4 √L, with ``flat`` none.
         backbone_config: Config (or its dict) of a transformers encoder instead of word embedding and LSTM; see
             `LightAttentionForXMTC.from_backbone`.
     """
@@ -86,7 +87,7 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
         super().__post_init__(**kwargs)
 
     def set_tree_defaults(self) -> None:
-        if self.tree_level_sizes is None and self.num_labels > 0:
+        if self.tree_level_sizes is None and self.num_labels > 0 and self.variant != "flat":
             fewest = 2 ** round(math.log2(4 * math.sqrt(self.num_labels)))
             self.tree_level_sizes = [min(fewest, most_clusters(self.num_labels))]
         super().set_tree_defaults()
@@ -111,7 +112,7 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
     def check(self) -> None:
         super().check()
         for field, allowed in (
-            ("variant", ("joint", "levelwise")),
+            ("variant", ("joint", "levelwise", "flat")),
             ("cluster_scoring", ("attention", "pooled")),
             ("label_scoring", ("attention", "dot")),
             ("negatives", ("dynamic", "static")),
@@ -119,6 +120,10 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}.")
         self.check_sizes("dot_size", *(() if self.max_candidates is None else ("max_candidates",)))
+        if self.variant == "flat" and self.tree_level_sizes is not None:
+            raise ValueError(
+                f"tree_level_sizes={self.tree_level_sizes}, but variant='flat' scores all labels without a tree. Leave one of them out."
+            )
         if self.variant == "levelwise" and self.backbone_config is not None:
             raise ValueError(
                 f"variant='levelwise' with a {self.backbone_config.model_type} model as backbone: every level would hold its own copy. Use "

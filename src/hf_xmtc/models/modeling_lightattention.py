@@ -48,7 +48,8 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
         self.use_label_head(self._head(config.num_labels, config.dot_size if has_dot else None))
         own_encoder = config.variant == "levelwise"
         width = 2 * config.state_size if config.cluster_scoring == "pooled" else None
-        self.use_label_tree([UpperLevel(config, self._head(size, width), own_encoder) for size in config.tree_level_sizes])
+        sizes = config.tree_level_sizes or []
+        self.use_label_tree([UpperLevel(config, self._head(size, width), own_encoder) for size in sizes])
         self.static_negatives, self.max_candidates = config.negatives == "static", config.max_candidates
         if not own_encoder:
             self.head_names = ("label_head", "cornet", "document_vector", "upper_levels")
@@ -162,7 +163,10 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
         documents, words = self.encode(input_ids, attention_mask, token_type_ids)
         hidden_states = (words.in_input_columns(documents.states),) if output_hidden_states else None
         levels = self._levels(words, documents)
-        output = self.compute_tree_output(levels, labels, top_k, hidden_states=hidden_states)
+        if self.label_tree is None:
+            output = self.compute_output(levels[-1].hidden, labels, top_k, hidden_states=hidden_states)
+        else:
+            output = self.compute_tree_output(levels, labels, top_k, hidden_states=hidden_states)
         return output if return_dict is not False else output.to_tuple()
 
     @classmethod
