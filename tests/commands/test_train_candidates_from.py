@@ -73,6 +73,19 @@ def test_the_reopened_folder_answers_as_in_training(from_bonsai, corpus_folder, 
     check_answers(folder, corpus_folder, [list(zip(row["labels"], row["scores"], strict=True)) for row in rows])
 
 
+def test_a_model_that_is_trained_on_keeps_its_generating_model(train, unchecked, from_bonsai, tmp_path):
+    folder, _ = from_bonsai
+    own = dict.fromkeys(("num_cls_tokens", "cornet_context_size", "config_overrides", "min_document_frequency"))
+    train(tmp_path / "run", model=folder, max_steps=1, **own)
+    generators = [open_generator(path) for path in (folder, tmp_path / "run")]
+    assert isinstance(generators[1], ModelCandidates) and generators[1].digest() == generators[0].digest()
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["candidates_from"] == "candidates"
+    train(
+        tmp_path / "other", model=folder, candidates_from=save_small_cnn(tmp_path / "cnn", sorted(WORDS)), max_steps=1, **own
+    )
+    assert open_generator(tmp_path / "other").model.config.model_type == "xmlcnn"
+
+
 def test_the_candidates_are_the_best_labels_of_the_generating_model(from_bonsai, bonsai, corpus_folder):
     folder, told = from_bonsai
     metrics = json.loads((folder / "metrics.json").read_text())

@@ -238,6 +238,8 @@ def with_starting_model(recipe: Recipe) -> Recipe:
     chosen.cornet_num_blocks, chosen.cornet_context_size = config.cornet_num_blocks, config.cornet_context_size
     chosen.num_cls_tokens = getattr(config, "num_cls_tokens", type(chosen).num_cls_tokens)
     chosen.backbone = chosen.backbone_revision = chosen.backbone_num_layers = None
+    if "candidates_from" not in choices:
+        chosen.candidates_from = start.generating_model
     if "max_length_tokens" not in choices:
         data.max_length_tokens = start.max_length_tokens or data.max_length_tokens
     return dataclasses.replace(recipe, model=chosen, data=data)

@@ -111,7 +111,7 @@ class ModelArguments:
         default=None,
         metadata={
             "help": "Model (folder or Hub id) whose best labels are the candidates of LACO with num_candidates: a linear tree, an ensemble "
-            "or another, trained on the same labels. Default: the labels of the nearest training texts."
+            "or another. Labels are matched by name. Default: the labels of the nearest training texts; with --model what finds that model's."
         },
     )
     label_bias_from_frequency: bool = field(

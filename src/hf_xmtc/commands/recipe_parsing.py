@@ -67,6 +67,9 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
         raise ValueError(
             f"{source} names no data set, and neither does the command line. Add --dataset FOLDER_OR_HUB_ID, or --dataset demo for the shipped one."
         )
+    if "output_dir" not in choices:
+        names = (os.path.basename(os.path.abspath(name)) for name in (chosen.dataset, chosen.model or chosen.model_family))
+        chosen.output_dir = os.path.join("outputs", "-".join(names))
     other_sizes = not SIZES.isdisjoint(read_overrides(chosen.config_overrides))
     if not (path or chosen.backbone or chosen.model or other_sizes):
         vars(chosen).update(default_recipe(chosen.model_family, choices))

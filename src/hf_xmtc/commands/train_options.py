@@ -13,12 +13,11 @@ from pathlib import Path
 __all__ = ["PAGE", "check_options", "help_page", "option_parser"]
 
 PAGE = Path(__file__).parent / "train_help.txt"
-DEFAULT_OUTPUT_DIR = "outputs/demo-bertxml"
 
 # Training arguments of transformers that people give, in the order of the page; with a text where transformers' own says something
 # else than what happens here, or is long.
 _IN_USE = {
-    "output_dir": "Folder for the trained model, its card, metrics and predictions. The same command again resumes a run.",
+    "output_dir": "Folder for the trained model, its card, metrics and predictions. The same command again resumes a run. (default: outputs/DATASET-FAMILY, or outputs/DATASET-MODEL with --model)",
     "num_train_epochs": None,
     "max_steps": "Training steps, instead of num_train_epochs; -1 for none.",
     "per_device_train_batch_size": None,
@@ -90,7 +89,7 @@ def option_parser(*settings_classes: type) -> argparse.ArgumentParser:
     parser.add_argument("--help_all", action="help", dest="help", help="Show all options, transformers' others too.")
     # The parser does not know the defaults that a bool computes for itself, here from whether there is an accelerator.
     accelerator = torch.accelerator.is_available()
-    parser.set_defaults(output_dir=DEFAULT_OUTPUT_DIR, use_cpu=not accelerator, dataloader_pin_memory=accelerator)
+    parser.set_defaults(use_cpu=not accelerator, dataloader_pin_memory=accelerator)
     # What this command does in any case; transformers' defaults would make a False that somebody gives look like none.
     parser.set_defaults(do_train=True, do_eval=True, do_predict=True)
     _group(parser, *settings_classes)
