@@ -36,6 +36,12 @@ def option_parser() -> argparse.ArgumentParser:
         help="part of train held out where there is no validation split (default: 0.1)",
     )
     data.add_argument(
+        "--test_fraction", type=float, default=0.0, help="part of train held out where there is no test split (default: 0)"
+    )
+    data.add_argument("--split_by", default="hash", help="how these are chosen: hash, stratified or group (default: hash)")
+    data.add_argument("--group_column", help="column whose equal values stay in one split, with --split_by group")
+    data.add_argument("--normalize_labels", action="store_true", help="join labels that differ only in spelling")
+    data.add_argument(
         "--max_features",
         type=int,
         default=MAX_FEATURES,
