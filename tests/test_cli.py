@@ -45,7 +45,7 @@ def test_arguments_go_to_the_command_and_its_status_comes_back(monkeypatch):
     assert received == [push, predict]
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "push", "tree"])
+@pytest.mark.parametrize("command", ["train", "predict", "push", "tree", "describe"])
 def test_every_command_explains_its_options(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main([command, "--help"])

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_explanation", "plot_label_frequency"]
+__all__ = ["plot_explanation", "plot_label_counts", "plot_label_frequency"]
 
 LINE_HEIGHT = 0.3  # inches
 FONT_SIZE = 11
@@ -77,6 +77,28 @@ def plot_explanation(explanation: Explanation, path: str | Path | None = None, w
     for text in figure.texts:
         x, line = text.get_position()
         text.set_position((x / width, 1 - (line + 1) * LINE_HEIGHT / height))
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def plot_label_counts(counts: Sequence[int], path: str | Path | None = None, title: str = "") -> "Figure":
+    """Draw the documents of each label, the most frequent first, on logarithmic axes: the long tail.
+
+    Args:
+        counts: Training documents of each label, (L,); labels without any are left out.
+        path: Where to save the picture; None for not at all.
+        title: Heading.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    figure.suptitle(title, parse_math=False)
+    axes.loglog(range(1, len(counts) + 1), sorted(counts, reverse=True), ".-", markersize=3)
+    axes.set(xlabel="rank of the label", ylabel="training documents")
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure

@@ -175,6 +175,31 @@ class DataArguments:
     validation_fraction: float = field(
         default=0.1, metadata={"help": "Part of train held out where there is no validation split."}
     )
+    test_fraction: float = field(default=0.0, metadata={"help": "Part of train held out where there is no test split."})
+    split_by: str = field(
+        default="hash",
+        metadata={
+            "help": "How these documents are chosen: hash (of the text), stratified (each label has its share in each split) or group (of "
+            "group_column)."
+        },
+    )
+    group_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Column whose equal values stay in one split, such as the book of a chapter; with split_by group."
+        },
+    )
+    normalize_labels: bool = field(
+        default=False,
+        metadata={"help": "Join labels that differ only by case, blanks, final punctuation or Unicode form."},
+    )
+    named: str | None = field(
+        default=None,
+        metadata={
+            "help": "Benchmark that the data are, such as eurlex-4k: sizes are checked and its propensity constants used (default: the one with "
+            "the name of the folder); none for none."
+        },
+    )
     max_length_tokens: int = field(
         default=128,
         metadata={

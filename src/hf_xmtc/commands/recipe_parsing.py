@@ -27,6 +27,7 @@ RECORDED = (
     "document_sample",
     "model_digest",
     "processes",
+    "test_carved",
     "validation_carved",
 )
 # Former names of settings, which published recipes have.

@@ -21,7 +21,7 @@ from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
 
 from .candidate_search import find_candidates
-from .data_loading import check_splits, content_digest, load_data, rows_in_data
+from .data_loading import check_splits, content_digest, load_data, rows_in_data, set_propensity_constants
 from .export_check import check_folder, reference_scores
 from .frequency_report import frequency_report
 from .gradient_free_training import train_without_gradients
@@ -78,10 +78,11 @@ class TrainingRun:
         with args.main_process_first(desc="loading the data"):
             self.data = load_data(recipe)
             self.info = label_info_of(self.data)
+            constants = set_propensity_constants(recipe, args, self.info)
             self.tokenizer = build_tokenizer(recipe, self.data)
             self.tokenized, num_cut = tokenize_dataset(self.data, self.tokenizer, limit)
         statistics = dataset_statistics(self.data)
-        log_once(args, summarize_statistics(statistics))
+        log_once(args, "\n".join(filter(None, [summarize_statistics(statistics), constants])))
         for split, count in num_cut.items():
             log_once(args, f"{split}: {count:,} of {len(self.data[split]):,} documents are cut at {limit} tokens.")
         check_splits(statistics, args)
@@ -128,6 +129,7 @@ class TrainingRun:
             "dataset_repo_id": self.recipe.data.dataset_repo_id,
             "dataset_language": info.language,
             "validation_carved": info.validation_carved,
+            "test_carved": info.test_carved,
             "dataset_fingerprint": info.fingerprint,
             DATA_DIGEST: content_digest(self.data, info),
             **({} if (digest := model_digest(self.recipe)) is None else {"model_digest": digest}),

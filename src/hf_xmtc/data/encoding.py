@@ -1,6 +1,5 @@
-"""From a source to encoded splits on disk: label ids, the carved validation split, Arrow files and the side file."""
+"""From a source to encoded splits on disk: label ids, splits taken out of training, Arrow files and the side file."""
 
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,11 +12,14 @@ from datasets import Features, List, Value
 
 from .column_batches import column_batches, damage_reported
 from .document_sample import text_hashes
+from .duplicates import count_duplicates
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
 from .label_space import build_label_space, check_id_gaps
-from .sources import Source
+from .label_spellings import join_spellings, spelling_groups
+from .sources import SPLITS, Source
+from .splits import split_by_hash, split_stratified
 
 __all__ = ["LoaderSettings", "encode_source"]
 
@@ -34,15 +36,33 @@ class LoaderSettings:
     text_column: str = "text"
     label_column: str = "labels"
     for_training: bool = True
+    test_fraction: float = 0.0
+    split_by: str = "hash"
+    group_column: str | None = None
+    normalize_labels: bool = False
 
     def __post_init__(self):
-        for setting, allowed in (("label_space", ("train", "file")), ("label_format", ("ids", "multi_hot"))):
+        for setting, allowed in (
+            ("label_space", ("train", "file")),
+            ("label_format", ("ids", "multi_hot")),
+            ("split_by", ("hash", "stratified", "group")),
+        ):
             if getattr(self, setting) not in allowed:
                 raise ValueError(f"{setting} is {getattr(self, setting)!r} but must be one of {allowed}.")
-        if not 0 <= self.validation_fraction < 1:
+        for setting in ("validation_fraction", "test_fraction"):
+            if not 0 <= (fraction := getattr(self, setting)) < 1:
+                raise ValueError(
+                    f"{setting} is {fraction} but must be at least 0 and below 1. Use 0.1 for a tenth of the training documents, 0 for none."
+                )
+        if self.validation_fraction + self.test_fraction >= 1:
             raise ValueError(
-                f"validation_fraction is {self.validation_fraction} but must be at least 0 and below 1. "
-                "Use 0.1 for a tenth of the training documents, 0 for no validation split."
+                f"validation_fraction={self.validation_fraction} and test_fraction={self.test_fraction} leave nothing to train on. "
+                "Together they must be below 1."
+            )
+        if (self.split_by == "group") != (self.group_column is not None):
+            raise ValueError(
+                f"split_by={self.split_by!r} and group_column={self.group_column!r}: one needs the other. Name the column whose equal "
+                "values must stay together in group_column=… with split_by='group', or leave both out."
             )
 
 
@@ -68,6 +88,28 @@ class _Split:
                 texts = texts.filter(pa.array(self.keep[start : start + len(array)]))
                 start += len(array)
             yield texts
+
+    def groups(self, column: str) -> Iterator[str]:
+        """The group of each document, such as the book of a chapter, as text.
+
+        Raises:
+            ValueError: If there is no such column, or a document has no group.
+        """
+        if column not in self.data.schema.names:
+            raise ValueError(
+                f"{self.where} has no column {column!r}; its columns are {self.data.schema.names}. Name the column of the groups in "
+                "group_column=…."
+            )
+        row = 0
+        for array in column_batches(self.data, column, _BATCH_ROWS, f"{self.where}: column {column!r}"):
+            if array.null_count:
+                row += array.is_null().index(True).as_py()
+                raise ValueError(
+                    f"{self.where}: row {row} (counted from 0) has nothing in the column {column!r}, so nobody knows which documents it "
+                    "belongs to. Give it a value, one of its own where it stands alone."
+                )
+            row += len(array)
+            yield from array.cast(pa.string()).to_pylist()
 
 
 def encode_source(
@@ -101,7 +143,9 @@ def encode_source(
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():
         check_id_gaps(coder.labels, source.name)
-    carved = _carve_validation(splits, settings)
+    if settings.normalize_labels:
+        _join_labels(splits, coder, order)
+    splits, carved = _carve(splits, settings)
     used = {name: coder.labels_in(split.labels) for name, split in splits.items() if split.labels}
     space = build_label_space(
         used.get("train", set()),
@@ -125,13 +169,16 @@ def encode_source(
         descriptions=space.descriptions,
         evaluation_only=space.evaluation_only,
         source=source.name,
-        validation_carved=carved,
+        validation_carved="validation" in carved,
+        test_carved="test" in carved,
         num_documents={name: split.num_documents for name, split in splits.items()},
         num_without_labels={name: int((labels.lengths == 0).sum()) for name, labels in labelled.items()},
         num_with_unseen_labels={name: labels.num_rows_from(len(space.names)) for name, labels in labelled.items()},
         fingerprint=fingerprint,
         license=source.card.license,
         language=source.card.language,
+        spellings=spelling_groups([*space.names.labels, *space.evaluation_only]),
+        duplicates=count_duplicates({name: split.texts(settings.text_column) for name, split in splits.items()}),
     )
     info.save(folder)
     return info
@@ -229,23 +276,45 @@ def _class_names_as_file(data: dict[str, pads.Dataset], column: str, source: str
     return LabelFile.from_names(names) if names else None
 
 
-def _carve_validation(splits: dict[str, _Split], settings: LoaderSettings) -> bool:
-    """Take a validation split out of the training split where there is none; whether that was done."""
-    if "validation" in splits or "train" not in splits or settings.validation_fraction == 0:
-        return False
-    train = splits["train"]
-    hashes = text_hashes(text for texts in train.texts(settings.text_column) for text in texts.to_pylist())
-    held_out = hashes < np.uint64(math.floor(settings.validation_fraction * 2**64))
-    if not held_out.any():
-        # A handful of documents: one text is held out, so that there is something to validate on.
-        held_out = hashes == hashes.min()
-    if held_out.all():
-        return False
-    for name, keep in (("train", ~held_out), ("validation", held_out)):
-        splits[name] = _Split(train.data, train.where, train.labels and train.labels.select(keep), keep)
-    if "test" in splits:
-        splits["test"] = splits.pop("test")  # back to the end
-    return True
+def _join_labels(splits: dict[str, _Split], coder: LabelCoder, order: LabelFile | None) -> None:
+    """Give all spellings of a label the code of one of them."""
+    labelled = [split for split in splits.values() if split.labels]
+    counts = sum(np.bincount(split.labels.codes, minlength=len(coder.labels)) for split in labelled)
+    joined = join_spellings(coder.labels, counts, order.names.ids if order else ())
+    for split in labelled:
+        split.labels = split.labels.replace(joined)
+
+
+def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[str, _Split], list[str]]:
+    """Take the validation and test splits that are missing and asked for out of the training split.
+
+    Returns:
+        All splits, and the names of those that were taken out; none where nothing would be left to train on.
+    """
+    fractions = {"validation": settings.validation_fraction, "test": settings.test_fraction}
+    fractions = {name: fraction for name, fraction in fractions.items() if fraction and name not in splits}
+    train = splits.get("train")
+    if train is None or not fractions:
+        return splits, []
+    if settings.split_by == "group":
+        names = train.groups(settings.group_column)
+    else:
+        names = (text for texts in train.texts(settings.text_column) for text in texts.to_pylist())
+    hashes, shares = text_hashes(names), list(fractions.values())
+    if settings.split_by == "stratified" and train.labels:
+        split_of = split_stratified(hashes, train.labels.codes, train.labels.lengths, shares)
+    else:
+        split_of = split_by_hash(hashes, shares)
+    keep = {name: split_of == number for number, name in enumerate([*fractions, "train"])}
+    if not keep["train"].any():
+        return splits, []
+    parts = {
+        name: _Split(train.data, train.where, train.labels and train.labels.select(rows), rows)
+        for name, rows in keep.items()
+        if rows.any()
+    }
+    splits = {**splits, **parts}
+    return {name: splits[name] for name in SPLITS if name in splits}, [name for name in parts if name != "train"]
 
 
 def _write(split: _Split, text_column: str, path: Path) -> None:

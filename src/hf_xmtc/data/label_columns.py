@@ -26,6 +26,10 @@ class LabelRows:
         """The rows where the boolean ``keep`` is true, in order."""
         return LabelRows(self.codes[np.repeat(keep, self.lengths)], self.lengths[keep])
 
+    def replace(self, codes: np.ndarray) -> "LabelRows":
+        """The rows with ``codes[code]`` for each code, each once in a row."""
+        return LabelRows(*_drop_repeats(codes[self.codes].astype(np.int32), self.lengths))
+
     def num_rows_from(self, label_id: int) -> int:
         """Rows that hold a code of ``label_id`` or more."""
         documents = np.repeat(np.arange(len(self.lengths)), self.lengths)

@@ -16,15 +16,18 @@ except ImportError as error:
 
 from .build_folder import build_folder
 from .cache_keys import cache_key
+from .duplicates import duplicate_warning
 from .encoding import LoaderSettings, encode_source
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
+from .label_spellings import spelling_warning
+from .named_datasets import NamedDataset, find_benchmark
 from .sources import Source, read_source
 
 __all__ = ["load_xmtc_dataset"]
 
 # Raised when the same source and settings would be encoded differently, so that old caches are not reused.
-_ENCODING_VERSION = 1
+_ENCODING_VERSION = 2
 
 
 def load_xmtc_dataset(
@@ -35,6 +38,11 @@ def load_xmtc_dataset(
     label_names: LabelNames | Sequence[str] | None = None,
     label_format: str = "ids",
     validation_fraction: float = 0.1,
+    test_fraction: float = 0.0,
+    split_by: str = "hash",
+    group_column: str | None = None,
+    normalize_labels: bool = False,
+    named: str | None = None,
     text_column: str = "text",
     label_column: str = "labels",
     for_training: bool = True,
@@ -59,8 +67,16 @@ def load_xmtc_dataset(
             entry is label id n.
         label_names: The same held in memory, for instance the names of a trained model.
         label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1.
-        validation_fraction: Share of the training documents that becomes the validation split where there is none, chosen
-            by a hash of the text (equal texts stay together); 0 for none.
+        validation_fraction: Share of the training documents that becomes the validation split where there is none; 0 for none.
+        test_fraction: Likewise for the test split.
+        split_by: How these documents are chosen, always the same ones: ``"hash"`` of the text (equal texts stay together),
+            ``"stratified"`` over the labels (each label has its share in each split, and one document at least in training; equal texts
+            stay together), or ``"group"``, by a hash of ``group_column``.
+        group_column: Column whose equal values stay together, such as the book of a chapter.
+        normalize_labels: Join labels that differ only by case, blanks, final punctuation or Unicode form; the most frequent spelling
+            stays.
+        named: Benchmark that the data are, such as ``"eurlex-4k"``: its sizes are checked and its propensity constants used. By default
+            the one with the name of the folder, if there is one; ``"none"`` for none. See `hf_xmtc.data.named_datasets`.
         text_column: Column of the text in the source.
         label_column: Column of the labels in the source.
         for_training: ``False`` accepts data without a training split or without labels, for evaluation or prediction alone.
@@ -77,7 +93,18 @@ def load_xmtc_dataset(
         ConnectionError: If a Hub data set is asked for and the Hub cannot be reached.
         ValueError: If the data is empty or damaged, a column is missing or of an unsupported type, or names and label ids disagree.
     """
-    settings = LoaderSettings(label_space, label_format, validation_fraction, text_column, label_column, for_training)
+    settings = LoaderSettings(
+        label_space,
+        label_format,
+        validation_fraction,
+        text_column,
+        label_column,
+        for_training,
+        test_fraction,
+        split_by,
+        group_column,
+        normalize_labels,
+    )
     source = read_source(name_or_path, config_name=config_name, revision=revision, cache_dir=cache_dir)
     given_names = None if label_names is None else LabelFile.from_names(label_names)
     label_path = _choose_label_file(source, label_file, given_names)
@@ -89,11 +116,13 @@ def load_xmtc_dataset(
         with build_folder(folder) as unfinished:
             encode_source(source, labels, settings, fingerprint, unfinished)
     info = LabelInfo.load(folder)
-    if info.language != source.card.language:
-        # It changes nothing in the data, so it is no part of the fingerprint.
-        info = replace(info, language=source.card.language)
+    benchmark = find_benchmark(named, source.name)
+    facts = {"language": source.card.language, "named": benchmark and benchmark.name}
+    if any(getattr(info, name) != value for name, value in facts.items()):
+        # They change nothing in the data, so they are no part of the fingerprint.
+        info = replace(info, **facts)
         info.save_facts(folder)
-    _warn_about(source, info)
+    _warn_about(source, info, benchmark)
     return datasets.DatasetDict(
         {split: datasets.Dataset.from_file(str(folder / f"{split}.arrow"), split=split) for split in info.num_documents}
     )
@@ -117,7 +146,15 @@ def _fingerprint(source: Source, given_names: LabelFile | None, label_path: Path
     return cache_key(parts)
 
 
-def _warn_about(source: Source, info: LabelInfo) -> None:
+def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None) -> None:
+    warning_of_benchmark = benchmark and benchmark.difference(info)
+    for text in (
+        warning_of_benchmark,
+        spelling_warning(source.name, info.spellings),
+        duplicate_warning(source.name, info.duplicates, info.num_documents),
+    ):
+        if text:
+            warnings.warn(text, stacklevel=3)
     if source.left_out:
         warnings.warn(
             f"{source.name}: the splits {list(source.left_out)} are left out; only train, validation and test are used.",

@@ -299,11 +299,16 @@ def _data(name: str, description: str | None, license: str | None, repo_id: str 
         sentences.append(str(description).strip())
     if license:
         sentences.append(f"Licence of the data: {escaped(license).rstrip('.')}.")
-    if recipe.get("validation_carved"):
-        share = f" ({100 * recipe['validation_fraction']:g} %)" if "validation_fraction" in recipe else ""
-        sentences.append(
-            f"This data set has no validation split; a part of its training split{share}, chosen by a hash of the text, was held out as one."
-        )
+    for split in ("validation", "test"):
+        if recipe.get(f"{split}_carved"):
+            share = f" ({100 * recipe[f'{split}_fraction']:g} %)" if f"{split}_fraction" in recipe else ""
+            ways = {
+                "stratified": "so that each label has its share in it",
+                "group": "by groups of documents that belong together",
+            }
+            way = ways.get(recipe.get("split_by"), "by a hash of the text")
+            part = f"a part of its training split{share}, chosen {way}"
+            sentences.append(f"This data set has no {split} split; {part}, was held out as one.")
     if (limit := recipe.get("max_train_documents")) and recipe.get("document_sample"):
         sentences.append(f"At most {limit:,} of its training documents were used, a sample by a hash of their texts.")
     return " ".join(sentences)
