@@ -1,4 +1,4 @@
-"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|ensemble|push|tree|describe``."""
+"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|ensemble|extend|push|describe|tree``."""
 
 import difflib
 import importlib
@@ -13,6 +13,7 @@ _COMMANDS = {
     "train": ("hf_xmtc.commands.train", "train", "train a tagger, evaluate it and write a model folder"),
     "predict": ("hf_xmtc.commands.predict", "train", "tag a file of texts with a trained model"),
     "ensemble": ("hf_xmtc.commands.ensemble", "train", "combine trained models, or prediction files, into one"),
+    "extend": ("hf_xmtc.commands.extend", "train", "add documents and labels to a model that grows without training"),
     "push": ("hf_xmtc.commands.push", None, "publish a model folder on the Hugging Face Hub"),
     "describe": ("hf_xmtc.commands.describe", "train", "count what is in a data set, and write its card"),
     "tree": ("hf_xmtc.commands.tree", "train,tree", "build a label tree from the training texts of a data set"),

@@ -284,8 +284,7 @@ def _neighbors(on_bert: bool = False) -> Callable[..., NeighborsForXMTC]:
         documents = torch.randint(FIRST_WORD, LAST_WORD, (8, 10))
         texts = torch.randint(FIRST_WORD, LAST_WORD, (num_labels, 2))
         labels = [[row % num_labels, (2 * row + 1) % num_labels] for row in range(8)]
-        with torch.no_grad():
-            model.store(model.encode(documents), labels, model.encode(texts))
+        model.store(documents.tolist(), labels, texts.tolist())
         return model
 
     return build

@@ -1,21 +1,37 @@
 """`NeighborsForXMTC`: the labels of the most similar training documents, and labels whose own text is similar."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers.tokenization_utils_base import LARGE_INTEGER
+from transformers.utils import logging
 
-from .aligned_tokens import align_words, check_length
+from .aligned_tokens import align_words, check_length, pad_documents
 from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .configuration_neighbors import SIZES, VOTE_FIELDS, NeighborsConfig
+from .document_tokens import list_texts, tokenize_documents
+from .label_names import LabelNames
 from .modeling_gradient_free import GradientFreeModel
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
-from .neighbor_head import Assignments, NeighborHead, Neighbors
+from .neighbor_head import NeighborHead, Neighbors
+from .stored_documents import AddedDocuments, Assignments, StoredDocuments, digests_of
 from .text_index import DocumentVectors
 from .tf_idf import TfIdf, WordValues, values_of_tokens
 from .word_encoders import check_word_tokenizer
 
-__all__ = ["NeighborsForXMTC"]
+__all__ = ["NeighborsForXMTC", "label_text"]
+
+# Texts that are read together: by their words, and by an encoder.
+WORD_BATCH, ENCODER_BATCH = 1_000, 32
+_SMALL = (torch.int32, torch.int32, torch.float32, torch.int32)
+
+
+def label_text(name: str, description: str | None = None) -> str:
+    """The text of a label, by which it is found."""
+    return f"{name}. {description}" if description else name
 
 
 class NeighborsForXMTC(GradientFreeModel):
@@ -33,6 +49,9 @@ class NeighborsForXMTC(GradientFreeModel):
 
     content = "training documents"
 
+    # Older versions stored no digests; `add_documents` says so.
+    _keys_to_ignore_on_load_missing = [r"label_head\.digests"]
+
     def __init__(self, config: NeighborsConfig):
         super().__init__(config)
         if config.backbone_config is not None:
@@ -42,11 +61,19 @@ class NeighborsForXMTC(GradientFreeModel):
         self.use_label_head(NeighborHead(config, **self.label_settings()))
         self.post_init()
 
+    @torch.no_grad()
     def store(
-        self, documents: WordValues | DocumentVectors, labels: list[list[int]], label_texts: WordValues | DocumentVectors
+        self, documents: Sequence[list[int]], labels: Sequence[Sequence[int]], label_texts: Sequence[list[int]]
     ) -> None:
-        """Hold training documents, their labels, and the labels' texts, as `encode` gives texts; they replace what is there."""
-        self.label_head.store(documents, Assignments.of(labels, self.config.num_labels), label_texts)
+        """Hold training documents, their label ids, and the labels' texts, which replace what is there.
+
+        Args:
+            documents: Token ids of N documents.
+            labels: Their label ids; those outside 0 … L-1 are left out.
+            label_texts: Token ids of the L labels' texts.
+        """
+        stored = StoredDocuments(digests_of(documents), Assignments.of(labels, self.config.num_labels))
+        self.label_head.store(self.encode_texts(documents), stored, self.encode_texts(label_texts))
 
     def take_sizes(self, config: NeighborsConfig) -> None:
         for field in SIZES:
@@ -83,6 +110,29 @@ class NeighborsForXMTC(GradientFreeModel):
         states = run_backbone(self.backbone, False, False, **inputs).last_hidden_state.float()
         return DocumentVectors(nn.functional.normalize((states * words.mask[:, :, None]).sum(dim=1), dim=1, eps=1e-6))
 
+    @torch.no_grad()
+    def encode_texts(self, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
+        """What `encode` gives for any number of texts as token ids, on the CPU, batch by batch; puts the model into evaluation mode."""
+        self.eval()
+        if hasattr(self, "words"):
+            parts = [[torch.zeros(0, dtype=kind) for kind in _SMALL]]
+            for start in range(0, len(texts), WORD_BATCH):
+                words = self._encode_batch(texts[start : start + WORD_BATCH])
+                kept = words.values > 0  # words of idf 0 would take half of the memory
+                parts.append([part[kept].to(kind) for part, kind in zip(words[:4], _SMALL, strict=True)])
+                parts[-1][0] += start
+            return WordValues(*map(torch.cat, zip(*parts, strict=True)), len(texts))
+        # Texts of equal lengths together.
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        vectors = torch.empty(len(texts), self.config.backbone_config.hidden_size)
+        for start in logging.tqdm(range(0, len(texts), ENCODER_BATCH), desc="Encoding", unit="batch", leave=False):
+            rows = order[start : start + ENCODER_BATCH]
+            vectors[torch.from_numpy(rows)] = self._encode_batch([texts[row] for row in rows]).values.float()
+        return DocumentVectors(vectors)
+
+    def _encode_batch(self, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
+        return self.encode(*(part.to(self.device) for part in pad_documents(texts))).to("cpu")
+
     def get_input_embeddings(self) -> nn.Embedding:
         return self.backbone.get_input_embeddings() if hasattr(self, "backbone") else super().get_input_embeddings()
 
@@ -101,6 +151,76 @@ class NeighborsForXMTC(GradientFreeModel):
             module.reset_parameters()
         else:
             super()._init_weights(module)
+
+    # ---- further documents and labels ------------------------------------------------------------------------------------
+
+    def add_documents(self, texts: Iterable[str], labels: Iterable[Iterable[str | int]], tokenizer: Any) -> AddedDocuments:
+        """Hold further documents, which vote at once, without training.
+
+        The words that count and their idf stay those of training, as do the settings of the vote. A text that is there already is not
+        stored again: its document gets the labels that it lacks. Texts are the same where their tokens are, up to the cut.
+
+        Args:
+            texts: N texts, cut where the tokenizer and the model say.
+            labels: The labels of each, or their ids.
+            tokenizer: The model's tokenizer.
+
+        Returns:
+            How many were new, and how many were there.
+
+        Raises:
+            ValueError: If the model does not have a label, texts and labels differ in number, or an older version has stored the model.
+        """
+        documents, label_ids = self._read(texts, tokenizer), self._label_ids(labels)
+        if len(documents) != len(label_ids):
+            raise ValueError(
+                f"There are {len(documents)} texts but labels of {len(label_ids)}. Give a list of labels for each text."
+            )
+        given = StoredDocuments(digests_of(documents), Assignments.of(label_ids, self.config.num_labels)).to(self.device)
+        stored, new, counts = self.label_head.stored_documents.union(given, self.config.num_labels)
+        self.label_head.add_documents(self.encode_texts([documents[row] for row in new.tolist()]), stored)
+        return counts
+
+    def add_labels(
+        self, labels: LabelNames | Sequence[str], tokenizer: Any, descriptions: Sequence[str | None] | None = None
+    ) -> int:
+        """Add labels, which are found by their texts at once (`label_text_weight`), without training.
+
+        Args:
+            labels: Labels, with display names and parents as `LabelNames`. Those the model has stay as they are.
+            tokenizer: The model's tokenizer.
+            descriptions: Description of each label, which is read after its name.
+
+        Returns:
+            How many the model did not have.
+        """
+        labels, known = LabelNames.of(labels), self.config.label_names
+        new = [label_id for label_id, label in enumerate(labels.labels) if label not in known.ids]
+        texts = [label_text(labels.name_of(label_id), descriptions and descriptions[label_id]) for label_id in new]
+        documents = self._read(texts, tokenizer)
+        if new:
+            sources = [*((known, label_id) for label_id in range(len(known))), *((labels, label_id) for label_id in new)]
+            columns = zip(*((names[i], names.name_of(i), names.parents_of(i)) for names, i in sources), strict=True)
+            self.resize_labels(LabelNames(*columns))
+            self.label_head.add_label_texts(self.encode_texts(documents))
+        return len(new)
+
+    def _read(self, texts: Iterable[str], tokenizer: Any) -> list[list[int]]:
+        self.check_tokenizer(tokenizer)
+        limit = min(tokenizer.model_max_length, self.max_input_tokens or LARGE_INTEGER)
+        documents = tokenize_documents(tokenizer, list_texts(texts), limit if limit < LARGE_INTEGER else None)
+        return [document.ids for document in documents]
+
+    def _label_ids(self, labels: Iterable[Iterable[str | int]]) -> list[list[int]]:
+        ids, num_labels = self.config.label_names.ids, self.config.num_labels
+        rows = [[ids.get(label, label) if isinstance(label, str) else int(label) for label in row] for row in labels]
+        unknown = {label for row in rows for label in row if isinstance(label, str) or not 0 <= label < num_labels}
+        if unknown:
+            raise ValueError(
+                f"The model lacks {len(unknown)} labels of these documents, such as {min(unknown, key=str)!r}. Add them first: "
+                "model.add_labels(…)."
+            )
+        return rows
 
     # ---- scores ----------------------------------------------------------------------------------------------------------
 

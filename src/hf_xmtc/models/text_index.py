@@ -75,10 +75,22 @@ class WordIndex(nn.Module):
         known = rows >= 0
         place = torch.full((self.num_texts,), -1, device=rows.device)
         place[rows[known]] = known.nonzero()[:, 0]
-        words = torch.arange(len(self.offsets) - 1, device=rows.device).repeat_interleave(self.offsets.diff())
         texts = place[self.texts.long()]
         kept = texts >= 0
-        self.store(WordValues(texts[kept], words[kept], self.values[kept], texts[kept], len(rows)))
+        self.store(WordValues(texts[kept], self._words[kept], self.values[kept], texts[kept], len(rows)))
+
+    @torch.no_grad()
+    def add(self, texts: WordValues) -> None:
+        """Hold further texts behind those that are there."""
+        rows, words, values = (part.to(self.values.device) for part in (texts.documents, texts.words, texts.values))
+        rows = torch.cat([self.texts.long(), rows + self.num_texts])
+        words, values = torch.cat([self._words, words]), torch.cat([self.values, values])
+        self.store(WordValues(rows, words, values, rows, self.num_texts + texts.num_documents))
+
+    @property
+    def _words(self) -> Tensor:
+        """The word of each value, (n,)."""
+        return torch.arange(len(self.offsets) - 1, device=self.offsets.device).repeat_interleave(self.offsets.diff())
 
     def word_entries(self, words: WordValues) -> tuple[Tensor, Tensor, Tensor]:
         """Each pair of a document's word and a text that has it: place of the word (E,), row of the text, and what it adds to the cosine."""
@@ -129,6 +141,11 @@ class VectorIndex(nn.Module):
     def select(self, rows: Tensor) -> None:
         """Hold the texts of some rows, (M,) in this order; at -1 a text without tokens."""
         self.values = nn.Parameter(self.values[rows.clamp(min=0)] * (rows >= 0)[:, None])
+
+    @torch.no_grad()
+    def add(self, texts: DocumentVectors) -> None:
+        """Hold further texts behind those that are there."""
+        self.values = nn.Parameter(torch.cat([self.values, texts.values.to(self.values)]))
 
     def check(self) -> None:
         """Nothing in it can point to what is not there."""
