@@ -39,6 +39,11 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
         max_teacher_labels: Most labels and parents that a teacher has, those of the largest weight.
         retrieval: How similar training texts are found: by ``tf_idf``, by the mean of the ``words``' first vectors (the paper), or by the
             states of a frozen copy of the backbone (``encoder``); see `TeacherKnowledge`.
+        parents: Where parents of labels come from: ``given`` in the data, labels that nearly always come with another one
+            (``containment``), clusters of a label ``tree``, ``none``; or ``auto``, the first of these that there are.
+        teacher_source: Whose labels teach: those of ``neighbors``; or for comparison those of a ``shuffled`` order, or in training the
+            document's own (``gold``), which a model learns to copy. Only the columns of training and evaluation follow it.
+        parents_from: Where they came from.
         num_nodes: Labels and parents that are no labels, M. Like the following ones the outcome of storing training texts.
         num_documents: Training texts N.
         num_values: Their words, each counted once a text, with ``retrieval="tf_idf"``.
@@ -57,6 +62,9 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
         "reading",
         "teacher_form",
         "retrieval",
+        "parents",
+        "teacher_source",
+        "parents_from",
         "pooling",
         "padded_length",
         "attention_probs_dropout_prob",
@@ -79,6 +87,9 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
     num_neighbors: int = 5
     max_teacher_labels: int = 64
     retrieval: str = "tf_idf"
+    parents: str = "auto"
+    teacher_source: str = "neighbors"
+    parents_from: str | None = None
     num_nodes: int = 0
     num_documents: int = 0
     num_values: int = 0
@@ -103,9 +114,7 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
             padded_length: Tokens of a text: 300 for AmazonCat-13K, 500 for EUR-Lex, 250 for RCV1.
             settings: Further fields; RCV1 has a ``description_length`` of 16 and an ``embedding_size`` of 400.
         """
-        return cls(
-            **{"teacher_form": "position_mean", "pooling": "flatten", "padded_length": padded_length, **settings}
-        )
+        return cls(**{"teacher_form": "position_mean", "pooling": "flatten", "padded_length": padded_length, **settings})
 
     def check(self) -> None:
         super().check()
@@ -113,6 +122,8 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
             ("reading", READINGS),
             ("teacher_form", ("label_tokens", "position_mean")),
             ("retrieval", ("tf_idf", "words", "encoder")),
+            ("parents", ("auto", "given", "containment", "tree", "none")),
+            ("teacher_source", ("neighbors", "shuffled", "gold")),
             ("pooling", ("mean", "flatten")),
         ):
             if getattr(self, field) not in allowed:

@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
+from torch import Tensor
 from tqdm import tqdm
 
 from hf_xmtc.metrics import ndcg_at_k
@@ -21,7 +22,7 @@ from hf_xmtc.models.tf_idf import WordValues
 
 from .word_counts import count_words, padded
 
-__all__ = ["VOTE_GRID", "choose_vote", "store_neighbors"]
+__all__ = ["VOTE_GRID", "choose_vote", "encode_texts", "store_neighbors"]
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +71,8 @@ def store_neighbors(
         most = MAX_DOCUMENT_SHARE * count if count > FEW_DOCUMENTS else count
         count_words(model.words, dataset, unread_ids, most)
     rows = dataset.select_columns(["input_ids", "labels"]).with_format(None)
-    documents = encode_texts(model, rows["input_ids"])
-    model.store(documents, rows["labels"][:], encode_texts(model, label_texts))
+    documents = _encode(model, rows["input_ids"])
+    model.store(documents, rows["labels"][:], _encode(model, label_texts))
     if not bool((model.label_head.documents.values != 0).any()):
         raise ValueError(
             f"None of the {len(dataset)} training documents has a word of the vocabulary that others lack, so none is nearer than "
@@ -86,32 +87,44 @@ def store_neighbors(
 
 
 @torch.no_grad()
-def encode_texts(model: NeighborsForXMTC, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
-    """What `NeighborsForXMTC.encode` gives for texts as token ids, on the CPU, batch by batch."""
-    if hasattr(model, "words"):
+def encode_texts(
+    encode: Callable[[Tensor, Tensor], WordValues | DocumentVectors],
+    texts: Sequence[list[int]],
+    by_words: bool,
+    device: torch.device,
+) -> WordValues | DocumentVectors:
+    """What ``encode`` gives for texts as token ids, on the CPU, batch by batch.
+
+    Args:
+        encode: From token ids and mask, each (B, T), to words or vectors.
+        texts: N texts.
+        by_words: It gives words.
+        device: Where it computes.
+    """
+
+    def read(batch: list[list[int]]) -> WordValues | DocumentVectors:
+        return encode(*(part.to(device) for part in padded(batch))).to("cpu")
+
+    if by_words:
         parts = []
         for start in range(0, len(texts), WORD_BATCH):
-            words = _read(model, texts[start : start + WORD_BATCH])
+            words = read(texts[start : start + WORD_BATCH])
             kept = words.values > 0  # words of idf 0 would take half of the memory
             parts.append([part[kept].to(kind) for part, kind in zip(words[:4], _SMALL, strict=True)])
             parts[-1][0] += start
         return WordValues(*map(torch.cat, zip(*parts, strict=True)), len(texts))
     # Texts of equal lengths together.
     order = np.argsort([len(text) for text in texts], kind="stable")
-    vectors = torch.empty(len(texts), model.config.backbone_config.hidden_size)
-    for start in tqdm(range(0, len(texts), ENCODER_BATCH), desc="Encoding", unit="batch", leave=False):
-        rows = order[start : start + ENCODER_BATCH]
-        vectors[torch.from_numpy(rows)] = _read(model, [texts[row] for row in rows]).values.cpu()
-    return DocumentVectors(vectors)
+    starts = tqdm(range(0, len(texts), ENCODER_BATCH), desc="Encoding", unit="batch", leave=False)
+    vectors = torch.cat([read([texts[row] for row in order[start : start + ENCODER_BATCH]]).values for start in starts])
+    return DocumentVectors(vectors[torch.from_numpy(order).argsort()])
 
 
 _SMALL = (torch.int32, torch.int32, torch.float32, torch.int32)
 
 
-def _read(model: NeighborsForXMTC, texts: list[list[int]]) -> WordValues | DocumentVectors:
-    input_ids, mask = (part.to(model.device) for part in padded(texts))
-    found = model.encode(input_ids, mask)
-    return found.to("cpu") if isinstance(found, WordValues) else found
+def _encode(model: NeighborsForXMTC, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
+    return encode_texts(model.encode, texts, hasattr(model, "words"), model.device)
 
 
 def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[str]) -> dict[str, Any]:
@@ -129,7 +142,7 @@ def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[s
     label_fields = VOTE_FIELDS[2:] if model.label_head.centroids is not None else VOTE_FIELDS[2:3]
     for name in fields.intersection(label_fields):
         setattr(config, name, 0.0)
-    hidden, positives = encode_texts(model, validation["input_ids"][:]), validation["labels"][:]
+    hidden, positives = _encode(model, validation["input_ids"][:]), validation["labels"][:]
     for names in (VOTE_FIELDS[:2], label_fields):
         if fields.isdisjoint(names):
             continue
