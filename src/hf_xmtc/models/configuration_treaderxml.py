@@ -103,9 +103,7 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
             padded_length: Tokens of a text: 300 for AmazonCat-13K, 500 for EUR-Lex, 250 for RCV1.
             settings: Further fields; RCV1 has a ``description_length`` of 16 and an ``embedding_size`` of 400.
         """
-        return cls(
-            **{"teacher_form": "position_mean", "pooling": "flatten", "padded_length": padded_length, **settings}
-        )
+        return cls(**{"teacher_form": "position_mean", "pooling": "flatten", "padded_length": padded_length, **settings})
 
     def check(self) -> None:
         super().check()

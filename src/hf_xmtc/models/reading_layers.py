@@ -83,7 +83,8 @@ class Reading(nn.Module):
 
     def forward(self, sequence: Sequence) -> Sequence:
         """The sequence with the states of the last layer."""
-        states, layers = sequence.states, iter(self.layers)
+        states = before = sequence.states
+        layers = iter(self.layers)
         for step in self.steps:
             if step == "r":
                 states = before + states
@@ -154,7 +155,9 @@ class TeacherEmbedding(nn.Module):
             states, read = nn.functional.pad(states, (0, 0, 0, behind)), nn.functional.pad(read, (0, behind))
         # Some position must be seen, or the softmax has nothing to share out.
         alone = (torch.arange(read.shape[1], device=read.device) == 0) & ~read.any(dim=1, keepdim=True)
-        return Sequence(torch.where(alone[:, :, None], self.no_teacher.to(states.dtype), states), read | alone, num_unordered)
+        return Sequence(
+            torch.where(alone[:, :, None], self.no_teacher.to(states.dtype), states), read | alone, num_unordered
+        )
 
 
 def _mean(values: Tensor, mask: Tensor, dim: int) -> Tensor:
