@@ -11,7 +11,7 @@ from .inverted_index import index_entries
 from .label_block_loss import LabelMatrix
 from .label_topk import exact_topk
 from .score_head import ScoreHead
-from .text_index import DocumentVectors, VectorIndex, WordIndex
+from .text_index import Assignments, DocumentVectors, Neighbors, VectorIndex, WordIndex
 from .tf_idf import WordValues
 
 __all__ = ["Assignments", "LabelSimilarities", "NeighborHead", "Neighbors"]
@@ -19,38 +19,6 @@ __all__ = ["Assignments", "LabelSimilarities", "NeighborHead", "Neighbors"]
 # Between labels of equal scores the one with more training documents comes first: this times ln(1 + its documents) is
 # added, which float32 still tells apart beside a vote of 0.5. Scores of 1 are equal.
 PRIOR = 1e-6
-
-
-class Neighbors(NamedTuple):
-    """The most similar training documents of each text, most similar first, equal ones by row.
-
-    Attributes:
-        rows: Their rows, (B, K).
-        similarities: Cosines, (B, K), never negative; 0 where nothing is shared, and such a document does not vote.
-    """
-
-    rows: Tensor
-    similarities: Tensor
-
-
-class Assignments(NamedTuple):
-    """Labels of the training documents.
-
-    Attributes:
-        offsets: Where the labels of each document begin, and where the last ones end, (N + 1,).
-        label_ids: The labels of all documents, (A,), no label twice in a document.
-    """
-
-    offsets: Tensor
-    label_ids: Tensor
-
-    @classmethod
-    def of(cls, labels: list[list[int]], num_labels: int) -> "Assignments":
-        """Those of label ids, of which others than 0 … L-1 are left out."""
-        rows = [sorted({label for label in row if 0 <= label < num_labels}) for row in labels]
-        counts = torch.tensor([len(row) for row in rows], dtype=torch.long)
-        ids = torch.tensor([label for row in rows for label in row], dtype=torch.int32)
-        return cls(nn.functional.pad(counts.cumsum(0), (1, 0)).int(), ids)
 
 
 class LabelSimilarities(NamedTuple):
