@@ -83,7 +83,8 @@ class Reading(nn.Module):
 
     def forward(self, sequence: Sequence) -> Sequence:
         """The sequence with the states of the last layer."""
-        states, layers = sequence.states, iter(self.layers)
+        states = before = sequence.states
+        layers = iter(self.layers)
         for step in self.steps:
             if step == "r":
                 states = before + states

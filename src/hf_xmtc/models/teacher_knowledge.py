@@ -13,6 +13,7 @@ from .inverted_index import index_entries
 from .label_losses import sum_type
 from .text_index import Assignments, DocumentVectors, Neighbors, VectorIndex, WordIndex, nearest_texts
 from .tf_idf import TfIdf, WordValues
+from .tracing import is_traced
 
 __all__ = ["Teacher", "TeacherKnowledge"]
 
@@ -103,7 +104,7 @@ class TeacherKnowledge(nn.Module):
         config, device = self.config, self.node_ids.device
         self.texts.store(texts)
         self.requires_grad_(False)
-        self.text_hashes = text_hashes.to(device)
+        self.text_hashes = text_hashes.to(device).contiguous()
         config.num_documents = self.texts.num_texts
         if isinstance(self.texts, WordIndex):
             config.num_values = len(self.texts.values)
@@ -218,7 +219,9 @@ class TeacherKnowledge(nn.Module):
         ranks = torch.arange(len(order), device=order.device) - torch.searchsorted(documents, documents)
         kept = ranks < self.config.max_teacher_labels
         order, at = order[kept], (documents[kept], ranks[kept])
-        shape = (len(neighbor_ids), 1 + (int(at[1].max()) if len(order) else 0))
+        # A recorded graph has the widest teachers, whatever those of its batch are.
+        width = self.config.max_teacher_labels if is_traced() else 1 + (int(at[1].max()) if len(order) else 0)
+        shape = (neighbor_ids.shape[0], width)
         node_ids = keys.new_full(shape, -100).index_put(at, keys[order] % num_nodes)
         weights = similarities.new_zeros(shape).index_put(at, sums[order].to(similarities.dtype))
         return Teacher(node_ids, weights, is_parent.new_zeros(shape).index_put(at, is_parent[order]))
