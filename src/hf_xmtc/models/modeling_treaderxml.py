@@ -56,6 +56,19 @@ class TReaderXMLForXMTC(OptionalBackboneModel):
         self.teacher_embedding.store(token_ids)
         self.config.num_nodes = len(token_ids)
 
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        """Open a checkpoint; arguments as in `transformers.PreTrainedModel.from_pretrained`.
+
+        Raises:
+            ValueError: If the training texts in it are not those of its config, or damaged.
+        """
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if model.teacher is not None and model.config.corpus_digest is not None:
+            model.teacher.check()
+        return loaded
+
     @torch.no_grad()
     def resize_family_labels(self, old_ids: Tensor) -> None:
         if self.teacher is not None:
