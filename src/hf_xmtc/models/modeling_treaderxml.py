@@ -65,8 +65,10 @@ class TReaderXMLForXMTC(OptionalBackboneModel):
         """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        if model.teacher is not None and model.config.corpus_digest is not None:
-            model.teacher.check()
+        if model.teacher is not None:
+            model.teacher.requires_grad_(False)  # which opening a checkpoint has undone
+            if model.config.corpus_digest is not None:
+                model.teacher.check()
         return loaded
 
     @torch.no_grad()
