@@ -70,8 +70,9 @@ def test_training_without_neighbours_is_refused(trained, tmp_path):
     folder, _, _ = trained
     data = Dataset.from_dict({"text": ["the cat"], "labels": [[0]]})
     model, tokenizer = TReaderXMLForXMTC.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    args = XMTCTrainingArguments(output_dir=tmp_path, eval_strategy="no", load_best_model_at_end=False)
     with pytest.raises(ValueError, match="no 'neighbor_ids'"):
-        XMTCTrainer(model, XMTCTrainingArguments(output_dir=tmp_path), train_dataset=data, processing_class=tokenizer)
+        XMTCTrainer(model, args, train_dataset=data, processing_class=tokenizer)
 
 
 @pytest.mark.parametrize("overrides", ["teacher_source=gold", "teacher_source=shuffled,parents=none", "retrieval=words"])
