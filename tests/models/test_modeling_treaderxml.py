@@ -156,6 +156,12 @@ def test_two_documents_are_learnt_almost_by_heart():
     assert loss.item() < 0.1
 
 
+def test_what_finds_neighbours_stays_frozen_in_an_opened_model(tmp_path):
+    build().save_pretrained(tmp_path)
+    teacher = TReaderXMLForXMTC.from_pretrained(tmp_path).teacher
+    assert [name for name, parameter in teacher.named_parameters() if parameter.requires_grad] == []
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
