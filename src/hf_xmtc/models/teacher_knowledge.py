@@ -208,7 +208,7 @@ class TeacherKnowledge(nn.Module):
         documents = is_there.nonzero()[:, 0][which]
         keys, places = (documents * num_nodes + self.node_ids[entries]).unique(return_inverse=True)
         # In a wider type sums do not depend on the order of the neighbours.
-        sums = torch.zeros(len(keys), dtype=sum_type(keys.device), device=keys.device)
+        sums = torch.zeros(keys.shape[0], dtype=sum_type(keys.device), device=keys.device)
         sums = sums.index_add(0, places, similarities[which].to(sums.dtype))
         is_parent = torch.ones_like(keys, dtype=torch.bool)
         is_parent[places[is_own]] = False
@@ -216,7 +216,7 @@ class TeacherKnowledge(nn.Module):
         order = sums.argsort(descending=True, stable=True)
         order = order[(keys[order] // num_nodes).argsort(stable=True)]
         documents = keys[order] // num_nodes
-        ranks = torch.arange(len(order), device=order.device) - torch.searchsorted(documents, documents)
+        ranks = torch.arange(order.shape[0], device=order.device) - torch.searchsorted(documents, documents)
         kept = ranks < self.config.max_teacher_labels
         order, at = order[kept], (documents[kept], ranks[kept])
         # A recorded graph has the widest teachers, whatever those of its batch are.
