@@ -47,15 +47,6 @@ class TReaderXMLForXMTC(OptionalBackboneModel):
         self.build_label_scorer(config.bottleneck_size)
         self.post_init()
 
-    @classmethod
-    def from_pretrained(cls, *args, **kwargs):
-        """Open a checkpoint of this family; arguments as in `transformers.PreTrainedModel.from_pretrained`."""
-        loaded = super().from_pretrained(*args, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        if model.teacher is not None:  # as for word embeddings, reading weights makes frozen ones trainable
-            model.teacher.requires_grad_(False)
-        return loaded
-
     def store_descriptions(self, token_ids: list[list[int]]) -> None:
         """Hold the descriptions of labels and of parents that are no labels.
 
