@@ -33,6 +33,7 @@ from .push import explain_failed_push
 from .recipe import Recipe
 from .reporting import final_summary, mixing_summary, setting_hints, threshold_summary, write_picture_and_card
 from .stored_predictions import write_label_counts
+from .teacher_building import give_teacher
 from .trained_state import keep_trained, restore_trained
 
 __all__ = ["TrainingRun"]
@@ -111,6 +112,8 @@ class TrainingRun:
         transformers.set_seed(args.seed)
         model = build_model(self.recipe, self.info, self.tokenizer)
         initialize_labels(self.recipe, model, self.tokenizer, self.data["train"], self.info)
+        if getattr(model, "teacher", None) is not None:
+            self.tokenized, self._candidate_metrics = give_teacher(model, self.tokenized, self.tokenizer, self.info, args)
         self.trainer = self.trainer_class(
             model,
             args,

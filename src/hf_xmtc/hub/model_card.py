@@ -392,7 +392,7 @@ def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
         scores + ("" if tuned else " Rank by them, and choose a threshold on your own documents."),
         "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
         "The model repeats the habits of the people who assigned the training labels, their omissions included.",
-        *([_HOLDS_DOCUMENTS] if "neighbors" in families else []),
+        *([_HOLDS_DOCUMENTS] if {"neighbors", "treaderxml"}.intersection(families) else []),
     ]
 
 

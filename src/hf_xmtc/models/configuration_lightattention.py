@@ -1,13 +1,11 @@
 """`LightAttentionConfig`: settings of LightAttention."""
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 
-from .backbone_checks import positions_of
-from .backbones import OptionalBackbone, backbone_config_of
+from .backbones import OptionalBackbone
 from .configuration_attentionxml import AttentionXMLConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
@@ -79,30 +77,11 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
     max_candidates: int | None = None
     backbone_config: dict | PreTrainedConfig | None = None
 
-    def __post_init__(self, **kwargs: Any):
-        if self.backbone_config is not None:
-            self.backbone_config = backbone_config_of(self.backbone_config)
-            self._positions = positions_of(self.backbone_config)
-            self._follow_backbone()
-        super().__post_init__(**kwargs)
-
     def set_tree_defaults(self) -> None:
         if self.tree_level_sizes is None and self.num_labels > 0 and self.variant != "flat":
             fewest = 2 ** round(math.log2(4 * math.sqrt(self.num_labels)))
             self.tree_level_sizes = [min(fewest, most_clusters(self.num_labels))]
         super().set_tree_defaults()
-
-    def _follow_backbone(self) -> None:
-        """Take from the backbone what it states itself, and refuse settings that it would leave without effect."""
-        defaults = {entry.name: entry.default for entry in dataclasses.fields(self)}
-        for field in OWN_ENCODER_FIELDS:
-            if getattr(self, field) != defaults[field]:
-                raise ValueError(
-                    f"{field}={getattr(self, field)!r} is a setting of the own encoder, but backbone_config puts a "
-                    f"{self.backbone_config.model_type} model in its place. Set it on the backbone's config, or leave it out."
-                )
-        for field in BACKBONE_FIELDS:
-            setattr(self, field, getattr(self.backbone_config, field, None))
 
     @classmethod
     def for_backbone(cls, backbone_config: PreTrainedConfig, tokenizer: Any, **settings: Any) -> "LightAttentionConfig":

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 
-from .backbone_checks import positions_of
-from .backbones import OptionalBackbone, backbone_config_of
+from .backbones import OptionalBackbone
 from .configuration_xmtc import XMTCConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
@@ -55,14 +54,6 @@ class NeighborsConfig(OptionalBackbone, XMTCConfig):
     num_label_values: int = 0
     num_assignments: int = 0
     backbone_config: dict | PreTrainedConfig | None = None
-
-    def __post_init__(self, **kwargs: Any):
-        if self.backbone_config is not None:
-            self.backbone_config = backbone_config_of(self.backbone_config)
-            self._positions = positions_of(self.backbone_config)
-            for field in BACKBONE_FIELDS:
-                setattr(self, field, getattr(self.backbone_config, field, None))
-        super().__post_init__(**kwargs)
 
     @classmethod
     def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "NeighborsConfig":

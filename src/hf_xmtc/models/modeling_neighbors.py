@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import LARGE_INTEGER
-from transformers.utils import logging
 
-from .aligned_tokens import align_words, check_length, pad_documents
+from .aligned_tokens import align_words, check_length
 from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .configuration_neighbors import SIZES, VOTE_FIELDS, NeighborsConfig
 from .document_tokens import list_texts, tokenize_documents
@@ -18,15 +16,12 @@ from .modeling_gradient_free import GradientFreeModel
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from .neighbor_head import NeighborHead, Neighbors
 from .stored_documents import AddedDocuments, Assignments, StoredDocuments, digests_of
+from .text_encoding import encode_texts
 from .text_index import DocumentVectors
 from .tf_idf import TfIdf, WordValues, values_of_tokens
 from .word_encoders import check_word_tokenizer
 
 __all__ = ["NeighborsForXMTC", "label_text"]
-
-# Texts that are read together: by their words, and by an encoder.
-WORD_BATCH, ENCODER_BATCH = 1_000, 32
-_SMALL = (torch.int32, torch.int32, torch.float32, torch.int32)
 
 
 def label_text(name: str, description: str | None = None) -> str:
@@ -114,24 +109,9 @@ class NeighborsForXMTC(GradientFreeModel):
     def encode_texts(self, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
         """What `encode` gives for any number of texts as token ids, on the CPU, batch by batch; puts the model into evaluation mode."""
         self.eval()
-        if hasattr(self, "words"):
-            parts = [[torch.zeros(0, dtype=kind) for kind in _SMALL]]
-            for start in range(0, len(texts), WORD_BATCH):
-                words = self._encode_batch(texts[start : start + WORD_BATCH])
-                kept = words.values > 0  # words of idf 0 would take half of the memory
-                parts.append([part[kept].to(kind) for part, kind in zip(words[:4], _SMALL, strict=True)])
-                parts[-1][0] += start
-            return WordValues(*map(torch.cat, zip(*parts, strict=True)), len(texts))
-        # Texts of equal lengths together.
-        order = np.argsort([len(text) for text in texts], kind="stable")
-        vectors = torch.empty(len(texts), self.config.backbone_config.hidden_size)
-        for start in logging.tqdm(range(0, len(texts), ENCODER_BATCH), desc="Encoding", unit="batch", leave=False):
-            rows = order[start : start + ENCODER_BATCH]
-            vectors[torch.from_numpy(rows)] = self._encode_batch([texts[row] for row in rows]).values.float()
-        return DocumentVectors(vectors)
-
-    def _encode_batch(self, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
-        return self.encode(*(part.to(self.device) for part in pad_documents(texts))).to("cpu")
+        if not len(texts) and hasattr(self, "backbone"):
+            return DocumentVectors(torch.zeros(0, self.config.backbone_config.hidden_size))
+        return encode_texts(self.encode, texts, hasattr(self, "words"), self.device)
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.backbone.get_input_embeddings() if hasattr(self, "backbone") else super().get_input_embeddings()

@@ -12,7 +12,7 @@ from .label_block_loss import LabelMatrix
 from .label_topk import exact_topk
 from .score_head import ScoreHead
 from .stored_documents import Assignments, StoredDocuments
-from .text_index import DocumentVectors, VectorIndex, WordIndex
+from .text_index import DocumentVectors, Neighbors, VectorIndex, WordIndex
 from .tf_idf import WordValues
 
 __all__ = ["LabelSimilarities", "NeighborHead", "Neighbors"]
@@ -20,18 +20,6 @@ __all__ = ["LabelSimilarities", "NeighborHead", "Neighbors"]
 # Between labels of equal scores the one with more training documents comes first: this times ln(1 + its documents) is
 # added, which float32 still tells apart beside a vote of 0.5. Scores of 1 are equal.
 PRIOR = 1e-6
-
-
-class Neighbors(NamedTuple):
-    """The most similar training documents of each text, most similar first, equal ones by row.
-
-    Attributes:
-        rows: Their rows, (B, K).
-        similarities: Cosines, (B, K), never negative; 0 where nothing is shared, and such a document does not vote.
-    """
-
-    rows: Tensor
-    similarities: Tensor
 
 
 class LabelSimilarities(NamedTuple):

@@ -28,7 +28,7 @@ from .own_functions import check_functions, named_loss
 from .positive_injection import with_training_candidates
 from .resumable_trainer import ResumableTrainer
 from .sharded_label_head import shard_of
-from .trainer_inputs import check_full_batch, every_document_in_order, set_up_model, tokenized
+from .trainer_inputs import check_full_batch, check_neighbors, every_document_in_order, set_up_model, tokenized
 
 __all__ = ["XMTCTrainer"]
 
@@ -116,6 +116,7 @@ class XMTCTrainer(ResumableTrainer):
             self.compute_loss_func = named_loss(self.compute_loss_func, num_labels)
         self.train_dataset, self.eval_dataset = tokenized(self, train_dataset), tokenized(self, eval_dataset)
         check_full_batch(args, self.train_dataset)
+        check_neighbors(self.model, self.train_dataset)
         # What `create_optimizer` has built, and with which options.
         self.built_optimizer, self.built_with = None, None
         self.label_updates = None
