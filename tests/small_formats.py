@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse
 
-from hf_xmtc.data.formats import ReadSettings, find_format
+from hf_xmtc.data.formats.corpus import ReadSettings
+from hf_xmtc.data.formats.registry import find_format
 
 # The same three documents as the makers of each format document it: two texts with labels, and one without.
 TEXTS = ["first text", "second text", ""]

@@ -65,6 +65,10 @@ def build_tree(options: argparse.Namespace) -> LabelTree:
         )
     data = load_xmtc_dataset(
         options.dataset,
+        format=options.format,
+        encoding=options.encoding,
+        label_separator=options.label_separator,
+        one_based=options.one_based,
         label_space=options.label_space,
         label_file=options.label_file,
         label_format=options.label_format,

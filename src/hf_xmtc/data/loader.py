@@ -17,7 +17,7 @@ except ImportError as error:
 from .build_folder import build_folder
 from .cache_keys import cache_key
 from .encoding import LoaderSettings, encode_source
-from .formats import ReadSettings
+from .formats.corpus import ReadSettings
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .sources import Source, read_source
@@ -62,7 +62,7 @@ def load_xmtc_dataset(
             (docs/data.md), or the id of a data set on the Hub. A single file is training data.
         format: Format of the files, such as ``"csv"`` or ``"xmc-raw"``; recognised by their names and first lines where it is None.
         label_space: ``"train"`` numbers the labels of the training split; ``"file"`` all labels of the label file.
-        label_file: Label file to use instead of the data set's own. It sets order and names; for integer labels its n-th
+        label_file: Label file or SKOS vocabulary to use instead of the data set's own. It sets order and names; for integer labels its n-th
             entry is label id n.
         label_names: The same held in memory, for instance the names of a trained model.
         label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1; ``"multi_hot"`` also for tables with

@@ -22,8 +22,9 @@ from .build_folder import build_folder
 from .cache_keys import cache_key
 from .column_batches import damage_reported
 from .data_card import CardFacts, read_data_card
-from .formats import FORMATS, Corpus, Format, ReadSettings, find_format
 from .formats.conversion import write_corpus
+from .formats.corpus import Corpus, Format, ReadSettings
+from .formats.registry import FORMATS, find_format
 from .formats.split_files import SPLITS, files_of_splits
 from .label_file import LABEL_FILES, file_digest
 
@@ -200,7 +201,7 @@ def _check_has_text(corpus: Corpus, path: Path, kind: Format) -> None:
     if any("text" not in documents.schema.names for documents in corpus.splits.values()):
         raise ValueError(
             f"{path} ({kind.name}) holds label ids and bags of words but no texts, and models of texts cannot be trained on them. Get the "
-            "raw texts of the data set (trn.json.gz, or train_raw_texts.txt and train_labels.txt); `hf-xmtc convert --with_features True` "
+            "raw texts of the data set (trn.json.gz, or train_raw_texts.txt and train_labels.txt); `hf-xmtc convert --with_features` "
             "makes the bags of words readable for other programs."
         )
 

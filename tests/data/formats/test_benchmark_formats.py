@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hf_xmtc.data.formats import ReadSettings, find_format
+from hf_xmtc.data.formats.corpus import ReadSettings
+from hf_xmtc.data.formats.registry import find_format
 from small_formats import FILES, read_rows, write_files
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hf_xmtc.data import label_info_of
-from hf_xmtc.data.formats import FORMATS, find_format
+from hf_xmtc.data.formats.registry import FORMATS, find_format
 from small_formats import FILES, LABELS, TEXTS, compressed, read_rows, write_files
 
 TEXT_FORMATS = [name for name in FILES if name != "xmc-sparse"]

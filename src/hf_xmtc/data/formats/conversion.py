@@ -38,11 +38,11 @@ def write_corpus(corpus: Corpus, folder: Path, name: str, progress: bool | None 
     for split, documents in corpus.splits.items():
         disable = None if progress is None else not progress
         with tqdm(desc=f"{name}: {split}", unit=" documents", disable=disable) as bar:
-            files = _write_split(documents, folder, split, bar)
+            files, count = _write_split(documents, folder, split, bar)
         for number, path in enumerate(files):
             target = f"{split}-{number:05d}-of-{len(files):05d}" if len(files) > 1 else split
             os.rename(path, folder / f"{target}.parquet")
-        counts[split] = int(bar.n)
+        counts[split] = count
     if corpus.labels is not None:
         write_labels(corpus.labels, folder / "labels.parquet")
     return counts
@@ -91,22 +91,23 @@ def _array(name: str, values: list[Any], kind: pa.DataType) -> pa.Array:
         return pa.array([text and replace_surrogates(text) for text in values], kind)
 
 
-def _write_split(documents: Documents, folder: Path, split: str, bar: tqdm) -> list[Path]:
-    """Write the files of a split under provisional names."""
+def _write_split(documents: Documents, folder: Path, split: str, bar: tqdm) -> tuple[list[Path], int]:
+    """Write the files of a split under provisional names; their number of documents."""
     files: list[Path] = []
-    writer = None
+    writer, count = None, 0
     try:
         for batch in record_batches(documents.rows(), documents.schema):
             if writer is None or files[-1].stat().st_size >= _FILE_BYTES:
                 writer = _next_file(writer, files, folder / f"{split}.{len(files)}", documents.schema)
             writer.write_batch(batch, row_group_size=len(batch))
+            count += len(batch)
             bar.update(len(batch))
         if writer is None:  # no document
             writer = _next_file(writer, files, folder / f"{split}.0", documents.schema)
     finally:
         if writer is not None:
             writer.close()
-    return files
+    return files, count
 
 
 def _next_file(writer: pq.ParquetWriter | None, files: list[Path], path: Path, schema: pa.Schema) -> pq.ParquetWriter:

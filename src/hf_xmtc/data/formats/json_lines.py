@@ -1,6 +1,5 @@
 """JSON lines: one object a line, with a text and its labels under any keys."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,36 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from .corpus import LABEL_IDS, LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema, read_all
+from .json_objects import json_objects
 from .label_cells import labels_of_value
 from .split_files import files_of_splits
 from .tables import join_texts, matching_columns, missing_column
 from .text_lines import read_lines
 
-__all__ = ["JSON_LINES", "json_objects", "text_of"]
-
-
-def json_objects(lines: Iterator[str], name: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of JSON lines with their line numbers; blank lines are none.
-
-    Raises:
-        ValueError: If a line is no object.
-    """
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists in lists in lists
-            raise ValueError(
-                f"{name}, line {number} cannot be read as JSON ({error}). JSON lines have one object per line; was the file cut off, or "
-                "is it one large JSON list? Then write each of its entries on a line of its own (jq -c '.[]')."
-            ) from error
-        if not isinstance(entry, dict):
-            raise ValueError(
-                f'{name}, line {number} is a {type(entry).__name__}, not an object such as {{"text": "…", "labels": ["…"]}}. '
-                "Write each entry of a list on a line of its own (jq -c '.[]')."
-            )
-        yield number, entry
+__all__ = ["JSON_LINES", "text_of"]
 
 
 def text_of(entry: dict[str, Any], columns: list[str], place: str) -> str | None:

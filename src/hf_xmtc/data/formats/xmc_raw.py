@@ -10,7 +10,8 @@ from hf_xmtc.models.label_names import LabelNames
 
 from ..label_file import LabelFile
 from .corpus import LABEL_IDS, Corpus, Documents, Format, ReadSettings, check_label_id, documents_schema
-from .json_lines import json_objects, text_of
+from .json_lines import text_of
+from .json_objects import json_objects
 from .split_files import find_split_files
 from .text_lines import read_lines
 
