@@ -12,6 +12,7 @@ import random
 import resource
 import tempfile
 import time
+from itertools import accumulate
 from pathlib import Path
 
 from hf_xmtc.data.formats.conversion import write_corpus
@@ -27,8 +28,8 @@ def write_file(path: Path, kind: str, num_documents: int, num_words: int) -> Non
     """Documents of words drawn by their rank, with five labels each."""
     chance = random.Random(0)
     words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 10))) for _ in range(50_000)]
-    ranks = [1 / rank for rank in range(1, len(words) + 1)]
-    texts = [" ".join(chance.choices(words, ranks, k=num_words)) for _ in range(min(VARIETY, num_documents))]
+    weights = list(accumulate(1 / rank for rank in range(1, len(words) + 1)))
+    texts = [" ".join(chance.choices(words, cum_weights=weights, k=num_words)) for _ in range(min(VARIETY, num_documents))]
     with open(path, "w", encoding="utf-8") as file:
         if kind in ("csv", "tsv"):
             file.write("text,labels\n" if kind == "csv" else "text\tlabels\n")
@@ -76,6 +77,7 @@ def main() -> None:
             receiver, sender = multiprocessing.get_context("spawn").Pipe(duplex=False)
             process = multiprocessing.get_context("spawn").Process(target=convert, args=(path, kind, folder, sender))
             process.start()
+            sender.close()  # so that a process that fails is noticed
             seconds, peak = receiver.recv()
             process.join()
             size = path.stat().st_size / 1e6
