@@ -55,10 +55,17 @@ def decode_lines(file: IO[bytes], name: object, encoding: str | None = None) -> 
     """The lines of an open file, as `read_lines` gives them.
 
     Args:
-        file: The file, buffered.
+        file: The file.
         name: Its name, for messages.
         encoding: As in `read_lines`.
     """
+    if not hasattr(file, "peek"):
+        buffered = io.BufferedReader(file)
+        try:
+            yield from decode_lines(buffered, name, encoding)
+        finally:
+            buffered.detach()  # who opened the file closes it
+        return
     number = 0
     try:
         start = file.peek(64)
