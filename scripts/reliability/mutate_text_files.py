@@ -14,12 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from mutate_data_files import MUTATIONS
-from small_formats import FILES, write_files
-
 from hf_xmtc.data.formats.conversion import record_batches
 from hf_xmtc.data.formats.corpus import ReadSettings
 from hf_xmtc.data.formats.registry import find_format
+from mutate_data_files import MUTATIONS
+from small_formats import FILES, write_files
 
 
 def outcome_of(folder: Path, name: str) -> str:

@@ -166,7 +166,7 @@ def test_many_small_chunks_become_large_row_groups(tmp_path, monkeypatch):
 
 
 def test_unknown_endings_and_a_missing_extra_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match=r"ends in '\.docx'; give a name ending in \.parquet, \.jsonl or \.docx"):
+    with pytest.raises(ValueError, match=r"ends in '\.docx'; give a name ending in \.parquet, \.jsonl or \.csv"):
         PredictionWriter(tmp_path / "tags.docx", SETTINGS)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"Writing parquet files needs `pyarrow`: pip install 'hf_xmtc\[train\]'"):

@@ -1,6 +1,7 @@
 """Texts and labels in files of their own, line by line: AttentionXML, CorNet and LightXML, SGM, and PECOS with its matrix of labels."""
 
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def _read_matrix(path: Path, num_labels: int | None) -> tuple[np.ndarray, np.nda
                 raise ValueError(f"it holds a matrix of the kind {kind!r}")
             num_rows, num_columns = arrays["shape"].tolist()
             indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
-    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, NotImplementedError) as error:
+    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ValueError(
