@@ -1,4 +1,4 @@
-"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|ensemble|extend|push|describe|tree``."""
+"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|ensemble|extend|convert|describe|push|tree``."""
 
 import difflib
 import importlib
@@ -14,13 +14,25 @@ _COMMANDS = {
     "predict": ("hf_xmtc.commands.predict", "train", "tag a file of texts with a trained model"),
     "ensemble": ("hf_xmtc.commands.ensemble", "train", "combine trained models, or prediction files, into one"),
     "extend": ("hf_xmtc.commands.extend", "train", "add documents and labels to a model that grows without training"),
+    "convert": ("hf_xmtc.commands.convert", "train", "write a data set of any format as parquet files"),
     "push": ("hf_xmtc.commands.push", None, "publish a model folder on the Hugging Face Hub"),
     "describe": ("hf_xmtc.commands.describe", "train", "count what is in a data set, and write its card"),
     "tree": ("hf_xmtc.commands.tree", "train,tree", "build a label tree from the training texts of a data set"),
 }
 
 # Modules of the package's extras; another module that cannot be imported is a fault, not a missing extra.
-_OPTIONAL_MODULES = ("accelerate", "datasets", "evaluate", "matplotlib", "psutil", "pyarrow", "scipy", "sklearn", "yaml")
+_OPTIONAL_MODULES = (
+    "accelerate",
+    "datasets",
+    "evaluate",
+    "matplotlib",
+    "psutil",
+    "pyarrow",
+    "rdflib",
+    "scipy",
+    "sklearn",
+    "yaml",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -31,6 +31,10 @@ def load_data(recipe: Recipe) -> DatasetDict:
     chosen = recipe.data
     data = load_xmtc_dataset(
         chosen.dataset,
+        format=chosen.format,
+        encoding=chosen.encoding,
+        label_separator=chosen.label_separator,
+        one_based=chosen.one_based,
         label_space=chosen.label_space,
         label_file=chosen.label_file,
         label_format=chosen.label_format,

@@ -3,9 +3,15 @@
 import argparse
 from typing import Any
 
+from .format_options import add_format_options
+
 __all__ = ["add_data_options", "loader_arguments"]
 
 _OF_LOADER = (
+    "format",
+    "encoding",
+    "label_separator",
+    "one_based",
     "label_space",
     "label_file",
     "label_format",
@@ -23,16 +29,14 @@ def add_data_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
     """Add the group of options on the data, which mean the same as with `hf-xmtc train`."""
     data = parser.add_argument_group("data")
     data.add_argument(
-        "--dataset", default="demo", help="demo, a folder with parquet files, or a Hub data set id (default: demo)"
+        "--dataset", default="demo", help="demo, a folder or file of any format, or a Hub data set id (default: demo)"
     )
     data.add_argument("--dataset_revision", help="revision of a data set on the Hub")
-    data.add_argument("--text_column", default="text", help="column with the texts (default: text)")
-    data.add_argument("--label_column", default="labels", help="column with the labels of each text (default: labels)")
+    add_format_options(data)
     data.add_argument(
         "--label_space", default="train", help="train: the labels of the training split; file: label_file's (default: train)"
     )
     data.add_argument("--label_file", metavar="FILE", help="labels.json or labels.parquet that fixes order and names")
-    data.add_argument("--label_format", default="ids", help="what integer labels are: ids or multi_hot (default: ids)")
     data.add_argument(
         "--validation_fraction",
         type=float,

@@ -1,8 +1,5 @@
 """Documents out of parquet, JSON lines, csv, tsv and text files of any size, chunk by chunk."""
 
-import csv
-import io
-import json
 import shutil
 import sys
 import tempfile
@@ -13,6 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from hf_xmtc.data.formats.json_objects import json_objects
+from hf_xmtc.data.formats.table_rows import table_rows
+from hf_xmtc.data.formats.text_lines import decode_lines, open_file
 from hf_xmtc.models.document_tokens import replace_surrogates
 
 __all__ = ["INPUT_FORMATS", "STANDARD_INPUT", "DocumentChunk", "DocumentFile", "import_pyarrow"]
@@ -47,14 +47,16 @@ class DocumentChunk:
 class DocumentFile:
     """A file of documents, read from the front and never held whole.
 
-    Text files are UTF-8. In csv and tsv files the first line names the columns and quotes are doubled inside quotes; a blank line is
-    no document where there are several columns, and an empty text where there is one. In a txt file every line is a document.
+    Text files are read as `hf_xmtc.data.formats` reads them: in UTF-8 or UTF-16, plain or gzip. In csv and tsv files the first line names
+    the columns; quotes are doubled inside quotes in csv and mean nothing in tsv; a blank line is no document where there are several
+    columns, and an empty text where there is one. In a txt file every line is a document.
 
     Args:
         path: The file, or ``-`` for standard input.
         input_format: One of `INPUT_FORMATS`; by the ending of the file's name where it is None.
         text_column: Column (key in JSON lines) of the texts; a txt file has no columns.
         id_column: Column of the ids, None for documents without ids.
+        encoding: Encoding of a text file; None for UTF-8, or UTF-16 where the first bytes show it.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -63,8 +65,15 @@ class DocumentFile:
         ImportError: If a parquet file is given and ``pyarrow`` is missing.
     """
 
-    def __init__(self, path: str, input_format: str | None = None, text_column: str = "text", id_column: str | None = None):
-        self.path = path
+    def __init__(
+        self,
+        path: str,
+        input_format: str | None = None,
+        text_column: str = "text",
+        id_column: str | None = None,
+        encoding: str | None = None,
+    ):
+        self.path, self.encoding = path, encoding
         self.name = "standard input" if self.from_standard_input else path
         self.format = input_format or self._format_by_ending()
         self.text_column, self.id_column = text_column, id_column
@@ -143,18 +152,9 @@ class DocumentFile:
 
     def _text_file_rows(self) -> Iterator[tuple[Any, Any]]:
         """(text, id) of each document."""
-        rows = {"jsonl": self._jsonl_rows, "txt": self._txt_rows}.get(self.format, self._csv_rows)
+        rows = {"jsonl": self._jsonl_rows, "txt": self._txt_rows}.get(self.format, self._table_rows)
         with self._binary_file() as binary:
-            lines = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="\n")  # a carriage return ends no line
-            try:
-                yield from rows(lines)
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{self.name} is not UTF-8 ({error.reason}, byte 0x{error.object[error.start]:02x}). Was it saved in "
-                    "another encoding? Convert it, for example with: iconv -f latin1 -t utf-8."
-                ) from error
-            finally:
-                lines.detach()  # who opened the file closes it
+            yield from rows(decode_lines(binary, self.name, self.encoding))
 
     @contextmanager
     def _binary_file(self) -> Iterator[IO[bytes]]:
@@ -163,67 +163,30 @@ class DocumentFile:
         elif self.from_standard_input:
             yield sys.stdin.buffer
         else:
-            with open(self.path, "rb") as file:
+            with open_file(Path(self.path)) as file:
                 yield file
 
     def _txt_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
         for line in lines:
-            yield line.rstrip("\r\n"), None
+            yield line, None
 
     def _jsonl_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
         first = True
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                document = json.loads(line)
-            except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists in lists in lists
-                raise ValueError(
-                    f"{self.name}, line {number} cannot be read as JSON ({error}). JSON lines have one object per line; was "
-                    "the file cut off, or is it one large JSON list?"
-                ) from error
-            if not isinstance(document, dict):
-                raise ValueError(
-                    f"{self.name}, line {number} is a {type(document).__name__}, not an object such as "
-                    f'{{"{self.text_column}": "…"}}. For bare texts use --input_format txt.'
-                )
+        for _, document in json_objects(lines, self.name):
             if first:
                 self._check_columns(list(document))
                 first = False
             yield document.get(self.text_column), document.get(self.id_column)
 
-    def _csv_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
-        # The library stops at fields of 128 KiB by default; a document may be a book.
-        limit = csv.field_size_limit(2**31 - 1)
-        line = 0  # the last one that was sound; a quote that is never closed runs to the end of the file
-        reader = csv.reader(lines, strict=True, delimiter="\t" if self.format == "tsv" else ",")
-        try:
-            columns = next(reader, None)
-            if columns is None:
-                return
-            self._check_columns(columns)
-            line = reader.line_num
-            text_place, id_place = (
-                columns.index(column or self.text_column) for column in (self.text_column, self.id_column)
-            )
-            for row in reader:
-                if not row and len(columns) > 1:
-                    continue
-                row = row or [""]
-                if len(row) != len(columns):
-                    raise ValueError(
-                        f"{self.name}, line {reader.line_num} has {len(row)} fields but the first line names {len(columns)} "
-                        "columns. Put quotes around texts that hold the separator, and write it for empty fields too."
-                    )
-                line = reader.line_num
-                yield row[text_place], row[id_place]
-        except csv.Error as error:
-            raise ValueError(
-                f"{self.name}, the row after line {line} is not valid {self.format} ({error}). Is a quote inside a text not "
-                "doubled? For one text per line without columns use --input_format txt."
-            ) from error
-        finally:
-            csv.field_size_limit(limit)
+    def _table_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
+        rows = table_rows(lines, self.name, quoted=self.format == "csv")
+        _, columns = next(rows, (1, None))
+        if columns is None:
+            return
+        self._check_columns(columns)
+        text_place, id_place = (columns.index(column or self.text_column) for column in (self.text_column, self.id_column))
+        for _, row in rows:
+            yield row[text_place], row[id_place]
 
     # ---- parquet ---------------------------------------------------------------------------------------------------------
 

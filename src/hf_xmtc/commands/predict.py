@@ -119,7 +119,9 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
         ImportError: If a parquet file is asked for and ``pyarrow`` is missing.
     """
     _check_one_process()
-    documents = DocumentFile(settings.input, settings.input_format, settings.text_column, settings.id_column)
+    documents = DocumentFile(
+        settings.input, settings.input_format, settings.text_column, settings.id_column, settings.encoding
+    )
     device = choose_device(settings.device)
     check_readable(settings.model)
     _check_other_file(settings)
@@ -193,7 +195,7 @@ def _check_other_file(settings: PredictArguments) -> None:
 
 def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> dict[str, Any]:
     """Everything that decides the rows of the output; a run may only go on where all of it is the same."""
-    names = "model revision trust_remote_code input text_column id_column top_k min_score threshold max_length with_names"
+    names = "model revision trust_remote_code input encoding text_column id_column top_k min_score threshold max_length with_names"
     deciding = {f"--{name}": getattr(settings, name) for name in names.split()}
     deciding["--input_format"] = documents.format
     if not documents.from_standard_input:

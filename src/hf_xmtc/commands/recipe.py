@@ -155,7 +155,19 @@ class ModelArguments:
 class DataArguments:
     """The data to train on, and how texts become tokens."""
 
-    dataset: str = field(default="demo", metadata={"help": '"demo", a folder with parquet files, or a Hub data set id.'})
+    dataset: str = field(
+        default="demo", metadata={"help": '"demo", a folder or file of any format of docs/data.md, or a Hub data set id.'}
+    )
+    format: str | None = field(
+        default=None, metadata={"help": "Format of the files, such as csv or xmc-raw (default: recognised)."}
+    )
+    encoding: str | None = field(
+        default=None, metadata={"help": "Encoding of text files (default: UTF-8; UTF-16 is recognised)."}
+    )
+    label_separator: str | None = field(
+        default=None, metadata={"help": "Separator of labels in a cell of a table; '' where a cell is one label."}
+    )
+    one_based: bool = field(default=False, metadata={"help": "Integer label ids in text files count from 1."})
     dataset_revision: str | None = field(default=None, metadata={"help": "Revision of a data set on the Hub."})
     language: str | None = field(
         default=None,
@@ -169,7 +181,7 @@ class DataArguments:
         default="train", metadata={"help": "train: the labels of the training split; file: label_file's."}
     )
     label_file: str | None = field(
-        default=None, metadata={"help": "labels.json or labels.parquet that fixes order and names."}
+        default=None, metadata={"help": "labels.json, labels.parquet or SKOS vocabulary that fixes order and names."}
     )
     label_format: str = field(default="ids", metadata={"help": "What integer labels are: ids or multi_hot."})
     validation_fraction: float = field(
@@ -247,8 +259,8 @@ class DataArguments:
 
     @property
     def dataset_repo_id(self) -> str | None:
-        """The data set's id on the Hub; None for the demo data and for a folder (the order in which the loader looks)."""
-        return None if self.dataset == "demo" or os.path.isdir(self.dataset) else self.dataset
+        """The data set's id on the Hub; None for the demo data and for a folder or file (the order in which the loader looks)."""
+        return None if self.dataset == "demo" or os.path.exists(self.dataset) else self.dataset
 
 
 @dataclass

@@ -18,6 +18,7 @@ from .build_folder import build_folder
 from .cache_keys import cache_key
 from .duplicates import duplicate_warning
 from .encoding import LoaderSettings, encode_source
+from .formats.corpus import ReadSettings
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .label_spellings import spelling_warning
@@ -33,10 +34,13 @@ _ENCODING_VERSION = 2
 def load_xmtc_dataset(
     name_or_path: str | os.PathLike,
     *,
+    format: str | None = None,
     label_space: str = "train",
     label_file: str | os.PathLike | None = None,
     label_names: LabelNames | Sequence[str] | None = None,
     label_format: str = "ids",
+    label_separator: str | None = None,
+    one_based: bool = False,
     validation_fraction: float = 0.1,
     test_fraction: float = 0.0,
     split_by: str = "hash",
@@ -46,6 +50,7 @@ def load_xmtc_dataset(
     text_column: str = "text",
     label_column: str = "labels",
     for_training: bool = True,
+    encoding: str | None = None,
     config_name: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     revision: str | None = None,
@@ -61,12 +66,17 @@ def load_xmtc_dataset(
 
     Args:
         name_or_path: ``"demo"``, a folder with ``train.parquet``, ``validation.parquet``, ``test.parquet`` (or shards such
-            as ``train-00000-of-00002.parquet``) in the columns ``text`` and ``labels``, or the id of a data set on the Hub.
+            as ``train-00000-of-00002.parquet``) in the columns ``text`` and ``labels``, a folder or file in another format
+            (docs/data.md), or the id of a data set on the Hub. A single file is training data.
+        format: Format of the files, such as ``"csv"`` or ``"xmc-raw"``; recognised by their names and first lines where it is None.
         label_space: ``"train"`` numbers the labels of the training split; ``"file"`` all labels of the label file.
-        label_file: Label file to use instead of the data set's own. It sets order and names; for integer labels its n-th
+        label_file: Label file or SKOS vocabulary to use instead of the data set's own. It sets order and names; for integer labels its n-th
             entry is label id n.
         label_names: The same held in memory, for instance the names of a trained model.
-        label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1.
+        label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1; ``"multi_hot"`` also for tables with
+            a column of 0 and 1 for each label.
+        label_separator: What separates labels in a cell of a table; ``""`` where a cell is one label. Lists in brackets need none.
+        one_based: ``True`` if integer label ids in text files count from 1.
         validation_fraction: Share of the training documents that becomes the validation split where there is none; 0 for none.
         test_fraction: Likewise for the test split.
         split_by: How these documents are chosen, always the same ones: ``"hash"`` of the text (equal texts stay together),
@@ -77,9 +87,10 @@ def load_xmtc_dataset(
             stays.
         named: Benchmark that the data are, such as ``"eurlex-4k"``: its sizes are checked and its propensity constants used. By default
             the one with the name of the folder, if there is one; ``"none"`` for none. See `hf_xmtc.data.named_datasets`.
-        text_column: Column of the text in the source.
-        label_column: Column of the labels in the source.
+        text_column: Column of the text in the source; of csv, tsv and JSON lines also several, ``"title,abstract"``, joined by line ends.
+        label_column: Column of the labels in the source; of csv, tsv and JSON lines also several, ``"topic_*"``.
         for_training: ``False`` accepts data without a training split or without labels, for evaluation or prediction alone.
+        encoding: Encoding of text files, by default UTF-8; UTF-16 is recognised.
         config_name: Configuration of a Hub data set that has several.
         cache_dir: Folder for the encoded data, by default the cache of `datasets`.
         revision: Branch, tag or commit of a Hub data set.
@@ -105,7 +116,14 @@ def load_xmtc_dataset(
         group_column,
         normalize_labels,
     )
-    source = read_source(name_or_path, config_name=config_name, revision=revision, cache_dir=cache_dir)
+    reading = ReadSettings(
+        text_column, label_column, label_format, label_separator, one_based, encoding, require_labels=for_training
+    )
+    source = read_source(
+        name_or_path, format=format, reading=reading, config_name=config_name, revision=revision, cache_dir=cache_dir
+    )
+    if source.converted:
+        settings = replace(settings, text_column="text", label_column="labels", label_format="ids")
     given_names = None if label_names is None else LabelFile.from_names(label_names)
     label_path = _choose_label_file(source, label_file, given_names)
     fingerprint = _fingerprint(source, given_names, label_path, settings)

@@ -1,0 +1,74 @@
+"""All formats, and which of them a folder or file has."""
+
+from pathlib import Path
+
+from .annif_folder import ANNIF_FOLDER
+from .corpus import Format
+from .json_lines import JSON_LINES
+from .labelled_lines import ANNIF, FASTTEXT, LIBMULTILABEL
+from .line_files import LINES, PECOS, RAW_LINES, SGM
+from .rcv1 import RCV1
+from .tables import CSV, TSV
+from .text_lines import first_line
+from .xmc_raw import XMC_RAW
+from .xmc_sparse import XMC_SPARSE
+
+__all__ = ["FORMATS", "find_format", "format_named"]
+
+# The first that recognises a folder or file reads it: those with names of their own, then those that look into the files.
+FORMATS = (
+    RAW_LINES,
+    LINES,
+    XMC_RAW,
+    PECOS,
+    SGM,
+    RCV1,
+    ANNIF_FOLDER,
+    XMC_SPARSE,
+    FASTTEXT,
+    ANNIF,
+    LIBMULTILABEL,
+    CSV,
+    TSV,
+    JSON_LINES,
+)
+
+
+def format_named(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    for kind in FORMATS:
+        if kind.name == name:
+            return kind
+    raise ValueError(
+        f"format is {name!r} but must be parquet, {', '.join(kind.name for kind in FORMATS)}. Leave it out to have it recognised."
+    )
+
+
+def find_format(path: Path, name: str | None) -> tuple[Format, dict[str, list[Path]]] | None:
+    """The format of a folder or file with the files of each split; None where no format recognises it.
+
+    Args:
+        path: A folder or file that exists.
+        name: The format's name; None to recognise it by the names and first lines of the files.
+
+    Raises:
+        FileNotFoundError: If the named format does not find its files.
+        ValueError: If there is no format of that name.
+    """
+    if name is not None:
+        kind = format_named(name)
+        if not (files := kind.find(path, True)):
+            listing = ", ".join(sorted(entry.name for entry in path.iterdir())[:10]) if path.is_dir() else "a file"
+            raise FileNotFoundError(
+                f"{path} is no data of the format {name!r}: it needs {kind.expects}; there is {listing or 'nothing'}."
+            )
+        return kind, files
+    for kind in FORMATS:
+        files = kind.find(path, False)
+        if files and kind.looks_right(first_line(next(iter(files.values()))[0])):
+            return kind, files
+    return None
