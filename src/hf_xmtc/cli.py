@@ -1,4 +1,4 @@
-"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|ensemble|push|tree``."""
+"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|ensemble|compare|push|tree``."""
 
 import difflib
 import importlib
@@ -13,6 +13,7 @@ _COMMANDS = {
     "train": ("hf_xmtc.commands.train", "train", "train a tagger, evaluate it and write a model folder"),
     "predict": ("hf_xmtc.commands.predict", "train", "tag a file of texts with a trained model"),
     "ensemble": ("hf_xmtc.commands.ensemble", "train", "combine trained models, or prediction files, into one"),
+    "compare": ("hf_xmtc.commands.compare", "train,retrieval", "tell which of several models is better, beyond chance"),
     "push": ("hf_xmtc.commands.push", None, "publish a model folder on the Hugging Face Hub"),
     "tree": ("hf_xmtc.commands.tree", "train,tree", "build a label tree from the training texts of a data set"),
 }
