@@ -146,7 +146,7 @@ def plot_differences(pairs: Sequence, path: str | Path | None = None) -> "Figure
 
     metrics = list(dict.fromkeys(pair.metric for pair in pairs))
     titles = list(dict.fromkeys(f"{pair.first} − {pair.second}" for pair in pairs))
-    figure = Figure(figsize=(2.5 + 2.3 * len(metrics), 1.3 + 0.4 * len(titles)), layout="constrained")
+    figure = Figure(figsize=(2.5 + 2.3 * len(metrics), 1.5 + 0.4 * len(titles)), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, metric in zip(figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0], metrics, strict=True):
         of_metric = [pair for pair in pairs if pair.metric == metric]
@@ -157,13 +157,13 @@ def plot_differences(pairs: Sequence, path: str | Path | None = None) -> "Figure
             drawn = [(place + shift, test) for place, test in enumerate(tests) if test is not None]
             if drawn:
                 places, tests = zip(*drawn, strict=True)
-                widths = [100 * (test.high - test.low) / 2 for test in tests]
+                widths = [100 * test.half_width for test in tests]
                 axes.errorbar([100 * test.mean for test in tests], places, xerr=widths, fmt="o", markersize=4, label=label)
         axes.axvline(0, color="grey", linewidth=1)
         axes.set(xlabel=f"{metric}, points")
     axes.set_yticks(range(len(titles)), titles, parse_math=False)
     axes.invert_yaxis()
-    axes.legend(fontsize="small")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize="small")
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
