@@ -30,7 +30,7 @@ def notes_on(rows: Sequence[RowResults]) -> list[str]:
         f"Metrics are per cent on the {SPLIT} split, mean ± sample standard deviation over the runs (one seed each; a row that "
         "no seed changes has one run); labels that training never saw count as missed. Time is seconds of training, choice of "
         "settings not included, memory the most that the process held. The best value of a column is bold where it is ahead of every "
-        "other by more than both deviations together; a row with a single seed counts with the largest deviation of the column.",
+        "other: the 95 % t interval of the difference over shared seeds, at least three, leaves out 0; a row that no seed changes is exact.",
         *_notes_on_data(rows),
         f"Learning rate: {_by_value([row for row in rows if any('learning_rate' in run['recipe'] for run in row.runs)], 'learning_rate')}.",
         "Threads: " + "; ".join(f"{row.title} {_distinct(row.runs, 'train', 'threads')}" for row in rows if row.runs) + ".",

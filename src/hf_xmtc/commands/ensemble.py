@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import torch
 
 from hf_xmtc.ensemble import METHODS, Combination, metric_function, tune
-from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.hub import card_from_folder
 from hf_xmtc.inference.model_opening import check_readable, open_model
-from hf_xmtc.metrics import SHORT_REPORT, best_threshold, inverse_propensity
+from hf_xmtc.metrics import SHORT_REPORT, best_threshold
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER, EnsembleForXMTC
 
@@ -26,12 +25,14 @@ from .ensemble_options import check_options, method_for_files, option_parser
 from .export_check import check_reopens
 from .frequency_report import frequency_report
 from .json_files import write_json
-from .output_folder import METRICS_FILE, RECIPE_FILE, OutputFolder
+from .metric_weights import metric_weights, read_recipe
+from .output_folder import METRICS_FILE, RECIPE_FILE, OutputFolder, empty_folder
 from .stored_predictions import (
     LABEL_COUNTS,
     StoredPredictions,
     check_same_documents,
     read_label_counts,
+    read_predictions,
 )
 
 __all__ = ["ensemble_files", "ensemble_folders", "main"]
@@ -96,7 +97,7 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
         FileExistsError: If the output is not empty.
         ValueError: If the parts have other labels or documents than each other, or one cannot be a part.
     """
-    folders, output = [Path(folder) for folder in folders], _empty_folder(output_dir)
+    folders, output = [Path(folder) for folder in folders], empty_folder(output_dir)
     for folder in folders:
         check_readable(str(folder))
     names, part_names = _common_labels(folders), _part_names(folders)
@@ -111,10 +112,10 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
             f"{folders[0]} and {folders[1]} have no predictions/validation.parquet in common to tune on. Train with a validation split, or "
             "choose --method consensus."
         )
-    recipe, counted = _recipe(folders[0]), read_label_counts(folders[0])
+    recipe, counted = read_recipe(folders[0]), read_label_counts(folders[0])
     if counted is None:
         logger.warning(f"{folders[0] / LABEL_COUNTS} is missing, as in folders of older versions, so PSP is left out.")
-    comparison = Comparison(part_names, *_weights(counted, recipe, len(names), len(ids)))
+    comparison = Comparison(part_names, *metric_weights(counted, recipe, len(names), len(ids)))
     validation = splits.get("validation")
     chosen = Combination(method)
     if method == "tuned":
@@ -163,13 +164,13 @@ def ensemble_files(
         "" if method or tune_on else "The method is consensus, because there is no --tune_on with validation predictions.\n"
     )
     method = method_for_files(files, tune_on, method)
-    output, ids = _empty_folder(output_dir), {}
-    parts = _read_files(files, ids)
+    output, ids = empty_folder(output_dir), {}
+    parts = read_predictions(files, ids)
     gold, names = parts[0].gold, _part_names([_named_path(Path(file)) for file in files])
     comparison, chosen = Comparison(names), Combination(method)
     metrics: dict[str, Any] = {"method": method, "parts": _by_name(names, map(str, files)), "comparison": {}}
     if method == "tuned":
-        validation = _read_files(tune_on, ids)
+        validation = read_predictions(tune_on, ids)
         if validation[0].gold is None:
             raise ValueError(
                 f"{tune_on[0]} has no column gold with the true labels to tune on. Give --tune_on the files in a model folder's predictions/, "
@@ -194,14 +195,6 @@ def ensemble_files(
     return f"{note}{_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
 
 
-def _read_files(files: Sequence[str | Path], ids: dict[str, int]) -> list[StoredPredictions]:
-    """Prediction files of the same documents; the first gets the true labels that any of them has."""
-    parts = [StoredPredictions.read(file, ids) for file in files]
-    check_same_documents(parts)
-    parts[0].gold = next((part.gold for part in parts if part.gold is not None), None)
-    return parts
-
-
 def _named_path(file: Path) -> Path:
     """The path whose name names a part: the model folder of a file in ``predictions/``, else the file."""
     folder = file.absolute().parent
@@ -210,14 +203,6 @@ def _named_path(file: Path) -> Path:
 
 def _by_name(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
-
-
-def _empty_folder(path: str | Path) -> Path:
-    path = Path(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path} exists and is not an empty folder. Choose another --output_dir.")
-    path.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def _part_names(paths: Sequence[Path]) -> list[str]:
@@ -269,22 +254,6 @@ def _predictions(folders: Sequence[Path], split: str, ids: dict[str, int]) -> li
     parts = [StoredPredictions.read(path, ids) for path in paths]
     check_same_documents(parts)
     return parts
-
-
-def _recipe(folder: Path) -> dict[str, Any]:
-    return read_json_object(folder / RECIPE_FILE) if (folder / RECIPE_FILE).is_file() else {}
-
-
-def _weights(
-    counted: tuple[np.ndarray, int] | None, recipe: dict[str, Any], num_labels: int, num_known: int
-) -> tuple[np.ndarray | None, int | None]:
-    """Inverse propensities, also of labels that only evaluation data have; and the number of labels where those are ignored."""
-    ignored = num_labels if recipe.get("ignore_unseen_labels") else None
-    if counted is None:
-        return None, ignored
-    counts = np.append(counted[0], np.zeros(num_known - num_labels, dtype=np.int64))
-    constants = {key: recipe[f"propensity_{key}"] for key in ("a", "b") if f"propensity_{key}" in recipe}
-    return inverse_propensity(counts, counted[1], **constants), ignored
 
 
 def _known_gold(gold: np.ndarray, num_labels: int | None) -> np.ndarray:

@@ -152,25 +152,34 @@ class WeightedRanking:
 
     def psp(self, k: int) -> float:
         """PSP at k, see `psp_at_k`."""
-        return float(self.gains[:, :k].sum() / self.best_gains[self.best_ranks < k].sum())
+        gain, best_gain = self.terms(np.ones(k))
+        return float(gain.sum() / best_gain.sum())
 
     def psndcg(self, k: int, variant: str = "pyxclib") -> float:
         """PSnDCG at k, see `psndcg_at_k`."""
         if variant not in PSNDCG_VARIANTS:
             raise ValueError(f"variant must be one of {PSNDCG_VARIANTS}, got {variant!r}.")
         discount = discounts(k)
-        gains = self.gains[:, :k]
-        gain = gains @ discount[: gains.shape[1]]  # (N,)
-        within = self.best_ranks < k
-        best_gain = np.bincount(
-            self.best_rows[within],
-            weights=self.best_gains[within] * discount[self.best_ranks[within]],
-            minlength=len(gain),
-        )
+        gain, best_gain = self.terms(discount)
         if variant == "pyxclib":
             document_norm = np.cumsum(discount)[np.clip(self.num_positives, 1, k) - 1]
             gain, best_gain = gain / document_norm, best_gain / document_norm
         return float(gain.sum() / best_gain.sum())
+
+    def terms(self, rank_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gain of each document and that of its best ranking, (N,) each; the metrics are ratios of their sums.
+
+        Args:
+            rank_weights: What a hit at each of the first k ranks counts, (k,).
+        """
+        gains = self.gains[:, : len(rank_weights)]
+        within = self.best_ranks < len(rank_weights)
+        best_gain = np.bincount(
+            self.best_rows[within],
+            weights=self.best_gains[within] * rank_weights[self.best_ranks[within]],
+            minlength=len(gains),
+        )
+        return gains @ rank_weights[: gains.shape[1]], best_gain
 
 
 def weigh(ranking: RankingHits, inverse_propensity: ArrayLike) -> WeightedRanking:
