@@ -46,11 +46,9 @@ def test_arguments_go_to_the_command_and_its_status_comes_back(monkeypatch):
     assert received == [push, predict]
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("command", ["train", "predict", "compare", "extend", "convert", "describe", "push", "tree"])
-=======
-@pytest.mark.parametrize("command", ["train", "predict", "ensemble", "compare", "push", "tree"])
->>>>>>> compare
+@pytest.mark.parametrize(
+    "command", ["train", "predict", "ensemble", "compare", "extend", "convert", "describe", "push", "tree"]
+)
 def test_every_command_explains_its_options(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main([command, "--help"])
@@ -62,11 +60,7 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
     code = (
         "import contextlib, io, sys\n"
         "from hf_xmtc_command import main\n"
-<<<<<<< HEAD
-        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'tree --help', 'extend --help', 'predict --model x', 'push --modle x'):\n"
-=======
-        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'tree --help', 'compare --help', 'predict --model x', 'push --modle x'):\n"
->>>>>>> compare
+        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'tree --help', 'extend --help', 'compare --help', 'predict --model x', 'push --modle x'):\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):\n"
         "        main(line.split())\n"
         "heavy = {'huggingface_hub', 'numpy', 'torch', 'transformers', 'yaml'} & set(sys.modules)\n"
@@ -80,7 +74,7 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[] BertXMLConfig"
     assert "3 documents have no labels.\n" in done.stderr and "UserWarning" not in done.stderr
-    assert done.stdout.count("usage: hf-xmtc") == 6
+    assert done.stdout.count("usage: hf-xmtc") == 7
 
 
 @pytest.mark.parametrize(
