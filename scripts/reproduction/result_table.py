@@ -139,9 +139,13 @@ def _best(rows: Sequence[RowResults], spreads: Mapping[str, Spread | None], colu
 
 
 def _is_ahead(first: RowResults, other: RowResults, column: str, sign: int) -> bool:
-    """True if the 95 % t interval of the difference over shared seeds, at least three, leaves out 0; rows without seeds are exact."""
+    """True if the 95 % t interval of the difference over shared seeds, at least three, leaves out 0; rows without seeds count as exact."""
     values = [_values_of(row, column) for row in (first, other)]
-    exact = [column == PARAMETERS or all(run["seed"] is None for run in row.runs) for row in (first, other)]
+    # A single time is never exact: the machine has other work.
+    exact = [
+        column == PARAMETERS or (column not in (SECONDS, MEMORY) and all(run["seed"] is None for run in row.runs))
+        for row in (first, other)
+    ]
     means = [statistics.fmean(of.values()) for of in values]
     if all(exact):
         return sign * (means[0] - means[1]) > 0
