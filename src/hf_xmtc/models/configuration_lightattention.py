@@ -103,6 +103,11 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
             raise ValueError(
                 f"tree_level_sizes={self.tree_level_sizes}, but variant='flat' scores all labels without a tree. Leave one of them out."
             )
+        if self.negatives == "static" and any(size & (size - 1) for size in self.tree_level_sizes or ()):
+            raise ValueError(
+                f"negatives='static' with tree_level_sizes={self.tree_level_sizes}: which clusters are near in the tree is known only of levels that "
+                "were made by halving, whose sizes are powers of two. Choose such sizes, or leave negatives out."
+            )
         if self.variant == "levelwise" and self.backbone_config is not None:
             raise ValueError(
                 f"variant='levelwise' with a {self.backbone_config.model_type} model as backbone: every level would hold its own copy. Use "
