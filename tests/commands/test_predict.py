@@ -250,7 +250,7 @@ def test_batches_are_padded_on_the_tokenizers_side_without_a_warning(tiny_model_
         ({"threshold": "own"}, "--threshold is 'own' but must be"),
         ({"max_length": 33}, "--max_length is 33 but the model takes 32 tokens"),
         ({"max_length": 2}, "max_length=2 leaves no room for text"),
-        ({"output": "tags.csv"}, r"ends in '\.csv'; give a name ending in \.parquet or \.jsonl"),
+        ({"output": "tags.xlsx"}, r"ends in '\.xlsx'; give a name ending in"),
         ({"input_format": "csv", "text_column": "body"}, "no column 'body'; its columns are 'edit a plain text file'"),
         ({"device": "warp"}, "--device warp cannot be used"),
     ],
@@ -336,3 +336,31 @@ def test_the_script_works_from_a_pipe(settings, texts):
     assert done.returncode == 0, done.stderr
     assert "7 documents in" in done.stdout
     assert len(rows_of(settings["output"])) == 7
+
+
+@pytest.mark.parametrize("threshold", [None, 0.0])
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_labels_left_out_of_a_document_are_not_predicted(settings, tmp_path, tiny_model_folder, ending, threshold):  # AC-13
+    labels = json.loads((tiny_model_folder / "labels.json").read_text())
+    run(settings, top_k=3, threshold=threshold)
+    rows = rows_of(settings["output"])
+    path = tmp_path / f"documents.{ending}"
+    pq.write_table(pa.table({"label": ["other", *labels]}), tmp_path / "labels.parquet")
+    # The best label of each by its name or its number in the label file beside the documents; an unknown one; none.
+    columns = {"text": TEXTS[:4], "filter_labels": [[row["labels"][0]] for row in rows[:2]] + [["unknown"], None]}
+    expected = [row["labels"][1:] for row in rows[:2]] + [row["labels"][:2] for row in rows[2:4]]
+    if ending == "parquet":
+        columns["filter_labels"][:3] = [[labels.index(row["labels"][0]) + 1] for row in rows[:2]] + [[0]]
+        pq.write_table(pa.table(columns), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in pa.table(columns).to_pylist()), encoding="utf-8")
+    output = str(tmp_path / "filtered.jsonl")
+    run(settings, input=str(path), output=output, top_k=2, threshold=threshold)
+    assert [row["labels"] for row in rows_of(output)] == expected
+
+
+def test_left_out_numbers_that_nothing_names_are_refused(settings, tmp_path):
+    path = tmp_path / "documents.jsonl"
+    path.write_text('{"text": "a", "filter_labels": [1]}\n')
+    with pytest.raises(ValueError, match="'filter_labels' holds numbers, but .* has no label file that names them"):
+        run(settings, input=str(path))

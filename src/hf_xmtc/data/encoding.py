@@ -13,6 +13,7 @@ from datasets import Features, List, Value
 from .column_batches import column_batches, damage_reported
 from .document_sample import text_hashes
 from .duplicates import count_duplicates
+from .filter_labels import FILTER_LABELS
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
@@ -73,6 +74,7 @@ class _Split:
     data: pads.Dataset
     where: str  # for messages: the source and the split that the rows come from
     labels: LabelRows | None  # None: the source has no labels for it
+    filters: LabelRows | None = None  # labels that are left out of each document; None: there are none
     keep: np.ndarray | None = None  # (documents of data,) bool; None: all of them
 
     @property
@@ -136,6 +138,7 @@ def encode_source(
             split,
             f"{source.name}: {name}",
             kinds[name] and _read_labels(data, name, kinds[name], coder, label_file, source.name, settings),
+            _read_filters(data, name, coder, label_file, source.name, settings),
         )
         for name, split in data.items()
     }
@@ -145,6 +148,7 @@ def encode_source(
         check_id_gaps(coder.labels, source.name)
     if settings.normalize_labels:
         _join_labels(splits, coder, order)
+    num_filtered = _drop_filtered(splits)
     splits, carved = _carve(splits, settings)
     used = {name: coder.labels_in(split.labels) for name, split in splits.items() if split.labels}
     space = build_label_space(
@@ -162,6 +166,9 @@ def encode_source(
     for name, split in splits.items():
         if split.labels:
             split.labels = LabelRows(id_of_code[split.labels.codes], split.labels.lengths)
+        if split.filters:
+            # What is no label of any document is never predicted.
+            split.filters = LabelRows(id_of_code[split.filters.codes], split.filters.lengths).known
         _write(split, settings.text_column, folder / f"{name}.arrow")
     labelled = {name: split.labels for name, split in splits.items() if split.labels}
     info = LabelInfo(
@@ -174,6 +181,7 @@ def encode_source(
         num_documents={name: split.num_documents for name, split in splits.items()},
         num_without_labels={name: int((labels.lengths == 0).sum()) for name, labels in labelled.items()},
         num_with_unseen_labels={name: labels.num_rows_from(len(space.names)) for name, labels in labelled.items()},
+        num_filtered=num_filtered,
         fingerprint=fingerprint,
         license=source.card.license,
         language=source.card.language,
@@ -256,6 +264,39 @@ def _read_labels(
     return read_label_rows(data[name], column, kind, coder, id_labels, where)
 
 
+def _read_filters(
+    data: dict[str, pads.Dataset],
+    name: str,
+    coder: LabelCoder,
+    label_file: LabelFile | None,
+    source: str,
+    settings: LoaderSettings,
+) -> LabelRows | None:
+    """The labels that are left out of each document of a split, written as its labels are; None where there are none."""
+    schema = data[name].schema
+    if FILTER_LABELS not in schema.names or settings.label_column == FILTER_LABELS:
+        return None
+    where = f"{source}: column {FILTER_LABELS!r} of {name}"
+    kind = label_kind(schema.field(FILTER_LABELS).type, "ids", where)
+    names = _class_names(schema, settings.label_column, where) or (label_file.names.labels if label_file else None)
+    return read_label_rows(data[name], FILTER_LABELS, kind, coder, names, where)
+
+
+def _drop_filtered(splits: dict[str, _Split]) -> dict[str, int]:
+    """Take labels that are left out of a document from its labels.
+
+    Returns:
+        How many were taken from each split.
+    """
+    counts = {}
+    for name, split in splits.items():
+        if split.labels and split.filters:
+            before = len(split.labels.codes)
+            split.labels = split.labels.without(split.filters)
+            counts[name] = before - len(split.labels.codes)
+    return counts
+
+
 def _class_names(schema: pa.Schema, column: str, where: str) -> list[str] | None:
     """Names that the data set's own features give to integer labels, if they do."""
     if column not in schema.names:
@@ -283,6 +324,7 @@ def _join_labels(splits: dict[str, _Split], coder: LabelCoder, order: LabelFile 
     joined = join_spellings(coder.labels, counts, order.names.ids if order else ())
     for split in labelled:
         split.labels = split.labels.replace(joined)
+        split.filters = split.filters and split.filters.replace(joined)
 
 
 def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[str, _Split], list[str]]:
@@ -309,7 +351,13 @@ def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[st
     if not keep["train"].any():
         return splits, []
     parts = {
-        name: _Split(train.data, train.where, train.labels and train.labels.select(rows), rows)
+        name: _Split(
+            train.data,
+            train.where,
+            train.labels and train.labels.select(rows),
+            train.filters and train.filters.select(rows),
+            rows,
+        )
         for name, rows in keep.items()
         if rows.any()
     }
@@ -318,18 +366,17 @@ def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[st
 
 
 def _write(split: _Split, text_column: str, path: Path) -> None:
-    features = {"text": Value("string")}
-    if split.labels:
-        features["labels"] = List(Value("int32"))
-    schema = Features(features).arrow_schema
-    document = position = 0
+    of_labels = {"labels": split.labels, FILTER_LABELS: split.filters}
+    of_labels = {name: rows for name, rows in of_labels.items() if rows}
+    schema = Features({"text": Value("string"), **dict.fromkeys(of_labels, List(Value("int32")))}).arrow_schema
+    document, positions = 0, dict.fromkeys(of_labels, 0)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for texts in split.texts(text_column):
             columns = [texts]
-            if split.labels:
-                lengths = split.labels.lengths[document : document + len(texts)]
-                stop = position + int(lengths.sum())
-                columns.append(LabelRows(split.labels.codes[position:stop], lengths).to_arrow())
-                document, position = document + len(texts), stop
+            for name, rows in of_labels.items():
+                lengths, start = rows.lengths[document : document + len(texts)], positions[name]
+                positions[name] += int(lengths.sum())
+                columns.append(LabelRows(rows.codes[start : positions[name]], lengths).to_arrow())
+            document += len(texts)
             if len(texts):
                 writer.write_batch(pa.record_batch(columns, schema=schema))

@@ -28,7 +28,7 @@ from .sources import Source, read_source
 __all__ = ["load_xmtc_dataset"]
 
 # Raised when the same source and settings would be encoded differently, so that old caches are not reused.
-_ENCODING_VERSION = 2
+_ENCODING_VERSION = 3
 
 
 def load_xmtc_dataset(
@@ -61,7 +61,8 @@ def load_xmtc_dataset(
     label ids of the document, each once; documents without labels are kept). Names, descriptions and counts come from
     `label_info_of`. The result is the same in every process: labels are in the order of the label file
     (``labels.parquet`` or ``labels.json``) where there is one, else sorted. Labels that occur only in evaluation data get
-    ids from ``num_labels`` on and are warned about. The encoded data is cached and rebuilt when the source or a setting
+    ids from ``num_labels`` on and are warned about. Labels that a column ``filter_labels`` lists are no labels of the document, and the
+    column stays, so that metrics leave them out of its predictions too. The encoded data is cached and rebuilt when the source or a setting
     changes.
 
     Args:
@@ -97,7 +98,7 @@ def load_xmtc_dataset(
 
     Returns:
         The splits that exist, among ``train``, ``validation`` and ``test``. Splits without labels (``for_training=False``)
-        have no column ``labels``.
+        have no column ``labels``; those with pairs to leave out also have ``filter_labels``.
 
     Raises:
         FileNotFoundError: If there is no such data set or label file.
