@@ -19,52 +19,13 @@ from .label_file import LabelFile
 from .label_info import LabelInfo
 from .label_space import build_label_space, check_id_gaps
 from .label_spellings import join_spellings, spelling_groups
+from .loader_settings import LoaderSettings
 from .sources import SPLITS, Source
 from .splits import split_by_hash, split_stratified
 
-__all__ = ["LoaderSettings", "encode_source"]
+__all__ = ["encode_source"]
 
 _BATCH_ROWS = 8_192
-
-
-@dataclass(frozen=True)
-class LoaderSettings:
-    """How a source is turned into texts and label ids; the arguments of `load_xmtc_dataset`, checked."""
-
-    label_space: str = "train"
-    label_format: str = "ids"
-    validation_fraction: float = 0.1
-    text_column: str = "text"
-    label_column: str = "labels"
-    for_training: bool = True
-    test_fraction: float = 0.0
-    split_by: str = "hash"
-    group_column: str | None = None
-    normalize_labels: bool = False
-
-    def __post_init__(self):
-        for setting, allowed in (
-            ("label_space", ("train", "file")),
-            ("label_format", ("ids", "multi_hot")),
-            ("split_by", ("hash", "stratified", "group")),
-        ):
-            if getattr(self, setting) not in allowed:
-                raise ValueError(f"{setting} is {getattr(self, setting)!r} but must be one of {allowed}.")
-        for setting in ("validation_fraction", "test_fraction"):
-            if not 0 <= (fraction := getattr(self, setting)) < 1:
-                raise ValueError(
-                    f"{setting} is {fraction} but must be at least 0 and below 1. Use 0.1 for a tenth of the training documents, 0 for none."
-                )
-        if self.validation_fraction + self.test_fraction >= 1:
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction} and test_fraction={self.test_fraction} leave nothing to train on. "
-                "Together they must be below 1."
-            )
-        if (self.split_by == "group") != (self.group_column is not None):
-            raise ValueError(
-                f"split_by={self.split_by!r} and group_column={self.group_column!r}: one needs the other. Name the column whose equal "
-                "values must stay together in group_column=… with split_by='group', or leave both out."
-            )
 
 
 @dataclass
@@ -146,6 +107,7 @@ def encode_source(
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():
         check_id_gaps(coder.labels, source.name)
+    num_empty = _drop_empty_labels(splits, coder)
     if settings.normalize_labels:
         _join_labels(splits, coder, order)
     num_filtered = _drop_filtered(splits)
@@ -182,6 +144,7 @@ def encode_source(
         num_without_labels={name: int((labels.lengths == 0).sum()) for name, labels in labelled.items()},
         num_with_unseen_labels={name: labels.num_rows_from(len(space.names)) for name, labels in labelled.items()},
         num_filtered=num_filtered,
+        num_empty_labels=num_empty,
         fingerprint=fingerprint,
         license=source.card.license,
         language=source.card.language,
@@ -232,8 +195,8 @@ def _label_kinds(data: dict[str, pads.Dataset], source: str, settings: LoaderSet
         elif settings.for_training:
             raise ValueError(
                 f"{source}: the {name} split has no column {settings.label_column!r}; its columns are {split.schema.names}. "
-                "Without labels there is nothing to learn from or to compare with: name their column in label_column=…, "
-                "or pass for_training=False to predict labels for these texts."
+                "Without labels there is nothing to learn from or to compare with: name their column in label_column=… "
+                "(--label_column), or leave these texts out of the data and tag them with hf-xmtc predict (for_training=False loads them)."
             )
         else:
             kinds[name] = None
@@ -280,6 +243,21 @@ def _read_filters(
     kind = label_kind(schema.field(FILTER_LABELS).type, "ids", where)
     names = _class_names(schema, settings.label_column, where) or (label_file.names.labels if label_file else None)
     return read_label_rows(data[name], FILTER_LABELS, kind, coder, names, where)
+
+
+def _drop_empty_labels(splits: dict[str, _Split], coder: LabelCoder) -> int:
+    """Take labels without a character from all documents; how many documents had one."""
+    codes = np.arange(len(coder.labels))
+    codes[[not label.strip() for label in coder.labels]] = -1
+    if (codes >= 0).all():
+        return 0
+    count = 0
+    for split in splits.values():
+        if split.labels:
+            before = split.labels.lengths
+            split.labels = split.labels.replace(codes).known
+            count += int((before != split.labels.lengths).sum())
+    return count
 
 
 def _drop_filtered(splits: dict[str, _Split]) -> dict[str, int]:

@@ -17,11 +17,12 @@ except ImportError as error:
 from .build_folder import build_folder
 from .cache_keys import cache_key
 from .duplicates import duplicate_warning
-from .encoding import LoaderSettings, encode_source
+from .encoding import encode_source
 from .formats.corpus import ReadSettings
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .label_spellings import spelling_warning
+from .loader_settings import LoaderSettings
 from .named_datasets import NamedDataset, find_benchmark
 from .sources import Source, read_source
 
@@ -118,7 +119,14 @@ def load_xmtc_dataset(
         normalize_labels,
     )
     reading = ReadSettings(
-        text_column, label_column, label_format, label_separator, one_based, encoding, require_labels=for_training
+        text_column,
+        label_column,
+        label_format,
+        label_separator,
+        one_based,
+        encoding,
+        group_column=group_column,
+        require_labels=for_training,
     )
     source = read_source(
         name_or_path, format=format, reading=reading, config_name=config_name, revision=revision, cache_dir=cache_dir
@@ -174,6 +182,11 @@ def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None)
     ):
         if text:
             warnings.warn(text, stacklevel=3)
+    if info.num_empty_labels:
+        warnings.warn(
+            f"{source.name}: {info.num_empty_labels:,} documents have an empty label, which is left out. Does a cell end in a separator?",
+            stacklevel=3,
+        )
     if source.left_out:
         warnings.warn(
             f"{source.name}: the splits {list(source.left_out)} are left out; only train, validation and test are used.",
