@@ -38,3 +38,16 @@ def test_a_failed_conversion_leaves_nothing(tmp_path):
     with pytest.raises(SystemExit, match="ValueError: .*train.csv, line 3 has 3 cells"):
         _convert(folder, tmp_path / "parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+
+def test_the_column_of_groups_is_kept_on_request(tmp_path):
+    folder = write_files(
+        tmp_path / "corpus", {"train.csv": "book,text,labels\n1,a,x\n,b,y\n", "test.csv": "text,labels\nc,x\n"}
+    )
+    _convert(folder, tmp_path / "parquet", "--group_column", "book")
+    assert pq.read_table(tmp_path / "parquet" / "train.parquet").to_pydict() == {
+        "text": ["a", "b"],
+        "book": ["1", None],
+        "labels": [["x"], ["y"]],
+    }
+    assert pq.read_schema(tmp_path / "parquet" / "test.parquet").names == ["text", "labels"]

@@ -24,3 +24,17 @@ def test_a_data_set_is_described_in_numbers_a_picture_and_a_card(tmp_path, capsy
     assert header["size_categories"] == ["n<1K"] and header["task_categories"] == ["text-classification"]
     assert (tmp_path / "out" / "label_frequency.png").stat().st_size > 1_000
     assert cli.main(command) == 1 and "holds a README.md" in capsys.readouterr().err
+
+
+def test_data_without_a_training_split_or_without_labels_are_described(tmp_path, capsys):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "test.jsonl").write_text('{"text": "one two"}\n{"text": "three"}\n')
+    command = ["describe", "--dataset", str(folder)]
+    assert cli.main([*command, "--output_dir", str(tmp_path / "out")]) == 0
+    assert "test: 2 documents, 1.5 words each" in capsys.readouterr().out
+    (folder / "test.jsonl").write_text('{"text": "one two", "labels": ["a"]}\n')
+    assert cli.main(command) == 1 and "no training split to number them by" in capsys.readouterr().err
+    (tmp_path / "labels.json").write_text('["a", "b"]')
+    labels = ["--label_file", str(tmp_path / "labels.json"), "--label_space", "file", "--output_dir", str(tmp_path / "out2")]
+    assert cli.main([*command, *labels]) == 0

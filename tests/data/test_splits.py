@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -145,6 +147,24 @@ def test_splits_that_are_there_stay(write_folder, load):
 def test_wrong_settings_are_refused(books, load, settings, message):
     with pytest.raises(ValueError, match=message):
         load(books, **settings)
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("has_labels", [True, False])
+def test_the_groups_of_text_files_are_kept(tmp_path, load, ending, has_labels):
+    rows = [{"text": f"t{i}", "book": str(i % 7), "labels": "x"} for i in range(40)]
+    rows = [{key: value for key, value in row.items() if has_labels or key != "labels"} for row in rows]
+    lines = [json.dumps(row) for row in rows]
+    if ending != "jsonl":
+        lines = [("\t" if ending == "tsv" else ",").join(cells) for cells in (rows[0], *(row.values() for row in rows))]
+    path = tmp_path / f"books.{ending}"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    settings = {"split_by": "group", "group_column": "book", "validation_fraction": 0.4, "for_training": has_labels}
+    data = load(path, **settings)
+    books = [{int(text[1:]) % 7 for text in data[split]["text"]} for split in ("train", "validation")]
+    assert books[0].isdisjoint(books[1]) and set().union(*books) == set(range(7))
+    with pytest.raises(ValueError, match=f"books.{ending} has no column 'chapter'; its columns are .*--group_column"):
+        load(path, **{**settings, "group_column": "chapter"})
 
 
 def test_a_document_of_no_group_is_refused(tmp_path, load):

@@ -59,7 +59,16 @@ def convert(options: argparse.Namespace) -> str:
             f"The format of {path} is not recognised. Name it with --format, one of {names}. Parquet needs no conversion."
         )
     kind, files = found
-    names = ("text_column", "label_column", "label_format", "label_separator", "one_based", "encoding", "with_features")
+    names = (
+        "text_column",
+        "label_column",
+        "label_format",
+        "label_separator",
+        "one_based",
+        "encoding",
+        "with_features",
+        "group_column",
+    )
     reading = ReadSettings(**{name: getattr(options, name) for name in names}, require_labels=False)
     corpus = kind.read(files, reading)
     if options.label_file:
@@ -88,6 +97,7 @@ def _complete_labels(corpus: Corpus, folder: Path) -> int:
         for path in folder.glob(f"{split}*.parquet"):
             for batch in pq.ParquetFile(path).iter_batches(columns=["labels"]):
                 labels.update(pc.unique(batch.column(0).flatten()).to_pylist())
+    labels = {label for label in labels if label.strip()}
     if labels:
         write_labels(LabelFile.from_names(sorted(labels)), folder / "labels.parquet")
     return len(labels)

@@ -18,6 +18,7 @@ def option_parser() -> argparse.ArgumentParser:
     parser.add_argument("--dataset", required=True, metavar="PATH", help="folder or file to read")
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="folder to make")
     add_format_options(parser.add_argument_group("format"))
+    parser.add_argument("--group_column", help="column to keep, by which documents are split later (--split_by group)")
     parser.add_argument(
         "--label_file",
         metavar="FILE",

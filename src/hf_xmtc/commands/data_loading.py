@@ -13,6 +13,7 @@ from huggingface_hub import constants as hub_constants
 
 from hf_xmtc.data import LabelInfo, load_xmtc_dataset
 from hf_xmtc.data.document_sample import sample_rows
+from hf_xmtc.data.filter_labels import FILTER_LABELS
 from hf_xmtc.data.named_datasets import NAMED_DATASETS
 from hf_xmtc.training import XMTCTrainingArguments
 
@@ -136,7 +137,11 @@ def content_digest(data: DatasetDict, info: LabelInfo) -> str:
     digest = hashlib.blake2b(json.dumps([list(info.names.labels), info.evaluation_only]).encode(), digest_size=8)
     for split, rows in sorted(data.items()):
         digest.update(f"{split} {len(rows)}".encode())
-        for table in rows.select_columns(["text", "labels"]).with_format("arrow").iter(_ROWS):
+        for table in (
+            rows.select_columns([name for name in ("text", "labels", FILTER_LABELS) if name in rows.column_names])
+            .with_format("arrow")
+            .iter(_ROWS)
+        ):
             part = pa.table({name: table[name].combine_chunks() for name in table.column_names})
             with pa.BufferOutputStream() as stream, pa.ipc.new_stream(stream, part.schema) as writer:
                 writer.write_table(part)

@@ -1,9 +1,12 @@
 """`hf-xmtc describe`: the table of a data set, its picture and its card."""
 
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hf_xmtc.analysis import plot_label_counts
 from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, load_xmtc_dataset, summarize_statistics
@@ -26,13 +29,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit status: 0 when the data are described, 1 when they or the folder are refused.
     """
     options = option_parser().parse_args(argv)
+    logging.basicConfig(format="%(message)s", level=logging.INFO)  # the format of the files
     try:
-        data = load_xmtc_dataset(options.dataset, named=options.named, **loader_arguments(options))
+        data = load_xmtc_dataset(options.dataset, named=options.named, for_training=False, **loader_arguments(options))
         statistics = dataset_statistics(data)
         print(f"{summarize_statistics(statistics)}\n\n{dataset_table(statistics)}")
         if options.output_dir is not None:
             info = label_info_of(data)
-            counts = label_counts(data["train"], info.num_labels)
+            split = next((split for split, rows in data.items() if "labels" in rows.column_names), None)
+            counts = label_counts(data[split], info.num_labels) if split else np.zeros(0)
             _write(Path(options.output_dir), statistics, counts, info)
             print(f"Written to {options.output_dir}.")
     except (ValueError, OSError) as error:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from hf_xmtc.data.filter_labels import FILTER_LABELS
 from hf_xmtc.data.formats.json_objects import json_objects
 from hf_xmtc.data.formats.table_rows import table_rows
 from hf_xmtc.data.formats.text_lines import decode_lines, open_file
@@ -35,6 +36,7 @@ class DocumentChunk:
         texts: The texts, N of them; an empty string where the file has no text.
         ids: Their ids, N, as the file has them; None where no id column was named.
         num_without_text: Number of texts that are empty, missing or no strings.
+        filters: Labels that are left out of each document's predictions, as the file's ``filter_labels`` has them; None without it.
         num_not_unicode: How many texts held lone surrogates, which are not valid Unicode and became U+FFFD.
     """
 
@@ -42,6 +44,7 @@ class DocumentChunk:
     ids: list[Any] | None
     num_without_text: int
     num_not_unicode: int = 0
+    filters: list[Any] | None = None
 
 
 class DocumentFile:
@@ -112,11 +115,12 @@ class DocumentFile:
         """
         rows = self._parquet_rows(skip) if self.format == "parquet" else islice(self._text_file_rows(), skip, None)
         while chunk := _chunk(rows, size):
-            texts, ids = zip(*chunk, strict=True)
+            texts, ids, filters = zip(*chunk, strict=True)
             valid = [replace_surrogates(text) if isinstance(text, str) else "" for text in texts]
             yield DocumentChunk(
                 texts=valid,
                 ids=list(ids) if self.id_column is not None else None,
+                filters=None if all(labels is None for labels in filters) else list(filters),
                 num_without_text=sum(not isinstance(text, str) or not text.strip() for text in texts),
                 num_not_unicode=sum(
                     isinstance(text, str) and new is not text for text, new in zip(texts, valid, strict=True)
@@ -150,8 +154,8 @@ class DocumentFile:
 
     # ---- text formats ----------------------------------------------------------------------------------------------------
 
-    def _text_file_rows(self) -> Iterator[tuple[Any, Any]]:
-        """(text, id) of each document."""
+    def _text_file_rows(self) -> Iterator[tuple[Any, Any, Any]]:
+        """(text, id, labels that are left out) of each document."""
         rows = {"jsonl": self._jsonl_rows, "txt": self._txt_rows}.get(self.format, self._table_rows)
         with self._binary_file() as binary:
             yield from rows(decode_lines(binary, self.name, self.encoding))
@@ -166,19 +170,19 @@ class DocumentFile:
             with open_file(Path(self.path)) as file:
                 yield file
 
-    def _txt_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
+    def _txt_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any, Any]]:
         for line in lines:
-            yield line, None
+            yield line, None, None
 
-    def _jsonl_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
+    def _jsonl_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any, Any]]:
         first = True
         for _, document in json_objects(lines, self.name):
             if first:
                 self._check_columns(list(document))
                 first = False
-            yield document.get(self.text_column), document.get(self.id_column)
+            yield document.get(self.text_column), document.get(self.id_column), document.get(FILTER_LABELS)
 
-    def _table_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
+    def _table_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any, Any]]:
         rows = table_rows(lines, self.name, quoted=self.format == "csv")
         _, columns = next(rows, (1, None))
         if columns is None:
@@ -186,7 +190,7 @@ class DocumentFile:
         self._check_columns(columns)
         text_place, id_place = (columns.index(column or self.text_column) for column in (self.text_column, self.id_column))
         for _, row in rows:
-            yield row[text_place], row[id_place]
+            yield row[text_place], row[id_place], None
 
     # ---- parquet ---------------------------------------------------------------------------------------------------------
 
@@ -217,24 +221,31 @@ class DocumentFile:
                 self.id_type = _value_type(schema.field(self.id_column).type)
             yield file
 
-    def _parquet_rows(self, skip: int) -> Iterator[tuple[Any, Any]]:
-        columns = list(dict.fromkeys([self.text_column, self.id_column or self.text_column]))
+    def _parquet_rows(self, skip: int) -> Iterator[tuple[Any, Any, Any]]:
+        columns = [self.text_column, self.id_column or self.text_column]
         with self._parquet_file() as file:
             groups = list(range(file.num_row_groups))
+            columns += [FILTER_LABELS] if FILTER_LABELS in file.schema_arrow.names else []
             while groups and skip >= (size := file.metadata.row_group(groups[0]).num_rows):
                 skip -= size
                 groups.pop(0)
-            batches = file.iter_batches(_PARQUET_BATCH_ROWS, row_groups=groups, columns=columns) if groups else ()
+            batches = (
+                file.iter_batches(_PARQUET_BATCH_ROWS, row_groups=groups, columns=list(dict.fromkeys(columns)))
+                if groups
+                else ()
+            )
             for batch in batches:
                 left, skip = batch.slice(min(skip, batch.num_rows)), max(skip - batch.num_rows, 0)
-                yield from zip(*(left.column(columns[i]).to_pylist() for i in (0, -1)), strict=True)
+                texts, ids, *filters = (left.column(column).to_pylist() for column in columns)
+                yield from zip(texts, ids, *(filters or [[None] * len(texts)]), strict=True)
 
 
-def _chunk(rows: Iterator[tuple[Any, Any]], size: int) -> list[tuple[Any, Any]]:
+def _chunk(rows: Iterator[tuple[Any, Any, Any]], size: int) -> list[tuple[Any, Any, Any]]:
     """The next documents: as many, or fewer where they are very long."""
     chunk, characters = [], 0
-    for text, document_id in islice(rows, size):
-        chunk.append((text, document_id))
+    for row in islice(rows, size):
+        text = row[0]
+        chunk.append(row)
         characters += len(text) if isinstance(text, str) else 0
         if characters >= _CHUNK_CHARACTERS:
             break

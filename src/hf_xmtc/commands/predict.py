@@ -27,6 +27,7 @@ from hf_xmtc.retrieval import generator_for
 
 from .document_files import STANDARD_INPUT, DocumentFile
 from .file_lock import exclusive
+from .filter_ids import FilterIds
 from .predict_options import PredictArguments, option_parser
 from .prediction_files import PredictionWriter, Progress, prediction_rows
 from .processes import usable_cores
@@ -153,6 +154,7 @@ def _predict_file(
         generator = generator_for(model, settings.model, settings.revision)
         names = model.config.label_names
         max_length = choose_max_length(model, tokenizer, settings.max_length)
+        filters_of = FilterIds(Path(settings.input).parent, names)
         started = time.monotonic()
         with tqdm(
             initial=done, total=documents.num_documents, unit=" documents", disable=None if show_progress else True
@@ -163,6 +165,7 @@ def _predict_file(
                     tokenizer,
                     chunk.texts,
                     candidates=generator and generator.candidates(chunk.texts, model.config.num_candidates),
+                    filters=filters_of(chunk.filters),
                     top_k=settings.top_k,
                     threshold=settings.threshold,
                     batch_size=settings.batch_size,

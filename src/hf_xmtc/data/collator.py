@@ -11,6 +11,10 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.data.data_collator import pad_without_fast_tokenizer_warning
 
+from hf_xmtc.models.filter_labels import padded_filters
+
+from .filter_labels import FILTER_LABELS
+
 __all__ = ["CANDIDATES", "NEIGHBORS", "SIMILARITIES", "VOTES", "XMTCDataCollator"]
 
 _PADDING_LABEL = -100
@@ -27,7 +31,7 @@ class XMTCDataCollator:
     A batch holds ``input_ids`` and ``attention_mask`` (B, T), ``token_type_ids`` only where the features have them, and,
     where the features have labels, ``labels`` (B, P): the positive label ids of each document in int64, padded with -100,
     with P ≥ 1 even if no document has a label. Documents × labels are never stored densely. ``candidate_ids`` (B, C), padded with -100,
-    and ``candidate_votes`` (B, C), padded with 0, are passed on, and so are ``neighbor_ids`` and ``neighbor_similarities``. Models
+    and ``candidate_votes`` (B, C), padded with 0, are passed on, and so are ``neighbor_ids``, ``neighbor_similarities`` and ``filter_labels``. Models
     that draw something for each document get ``random_numbers``.
 
     Ids from ``num_labels`` on (labels that only evaluation data has) are left out of ``labels``, so no loss sees them;
@@ -73,6 +77,8 @@ class XMTCDataCollator:
         for name in {VOTES, SIMILARITIES}.intersection(features[0]):
             numbers = [np.asarray(feature[name], dtype=np.float32) for feature in features]
             batch[name] = _padded(numbers, 0.0, torch.float32)
+        if FILTER_LABELS in features[0]:
+            batch[FILTER_LABELS] = padded_filters([feature[FILTER_LABELS] for feature in features])
         with_labels = sum("labels" in feature for feature in features)
         if with_labels:
             if with_labels != len(features):

@@ -13,57 +13,19 @@ from datasets import Features, List, Value
 from .column_batches import column_batches, damage_reported
 from .document_sample import text_hashes
 from .duplicates import count_duplicates
+from .filter_labels import FILTER_LABELS
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
 from .label_space import build_label_space, check_id_gaps
 from .label_spellings import join_spellings, spelling_groups
+from .loader_settings import LoaderSettings
 from .sources import SPLITS, Source
 from .splits import split_by_hash, split_stratified
 
-__all__ = ["LoaderSettings", "encode_source"]
+__all__ = ["encode_source"]
 
 _BATCH_ROWS = 8_192
-
-
-@dataclass(frozen=True)
-class LoaderSettings:
-    """How a source is turned into texts and label ids; the arguments of `load_xmtc_dataset`, checked."""
-
-    label_space: str = "train"
-    label_format: str = "ids"
-    validation_fraction: float = 0.1
-    text_column: str = "text"
-    label_column: str = "labels"
-    for_training: bool = True
-    test_fraction: float = 0.0
-    split_by: str = "hash"
-    group_column: str | None = None
-    normalize_labels: bool = False
-
-    def __post_init__(self):
-        for setting, allowed in (
-            ("label_space", ("train", "file")),
-            ("label_format", ("ids", "multi_hot")),
-            ("split_by", ("hash", "stratified", "group")),
-        ):
-            if getattr(self, setting) not in allowed:
-                raise ValueError(f"{setting} is {getattr(self, setting)!r} but must be one of {allowed}.")
-        for setting in ("validation_fraction", "test_fraction"):
-            if not 0 <= (fraction := getattr(self, setting)) < 1:
-                raise ValueError(
-                    f"{setting} is {fraction} but must be at least 0 and below 1. Use 0.1 for a tenth of the training documents, 0 for none."
-                )
-        if self.validation_fraction + self.test_fraction >= 1:
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction} and test_fraction={self.test_fraction} leave nothing to train on. "
-                "Together they must be below 1."
-            )
-        if (self.split_by == "group") != (self.group_column is not None):
-            raise ValueError(
-                f"split_by={self.split_by!r} and group_column={self.group_column!r}: one needs the other. Name the column whose equal "
-                "values must stay together in group_column=… with split_by='group', or leave both out."
-            )
 
 
 @dataclass
@@ -73,6 +35,7 @@ class _Split:
     data: pads.Dataset
     where: str  # for messages: the source and the split that the rows come from
     labels: LabelRows | None  # None: the source has no labels for it
+    filters: LabelRows | None = None  # labels that are left out of each document; None: there are none
     keep: np.ndarray | None = None  # (documents of data,) bool; None: all of them
 
     @property
@@ -136,6 +99,7 @@ def encode_source(
             split,
             f"{source.name}: {name}",
             kinds[name] and _read_labels(data, name, kinds[name], coder, label_file, source.name, settings),
+            _read_filters(data, name, coder, label_file, source.name, settings),
         )
         for name, split in data.items()
     }
@@ -143,8 +107,10 @@ def encode_source(
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():
         check_id_gaps(coder.labels, source.name)
+    num_empty = _drop_empty_labels(splits, coder)
     if settings.normalize_labels:
         _join_labels(splits, coder, order)
+    num_filtered = _drop_filtered(splits)
     splits, carved = _carve(splits, settings)
     used = {name: coder.labels_in(split.labels) for name, split in splits.items() if split.labels}
     space = build_label_space(
@@ -162,6 +128,9 @@ def encode_source(
     for name, split in splits.items():
         if split.labels:
             split.labels = LabelRows(id_of_code[split.labels.codes], split.labels.lengths)
+        if split.filters:
+            # What is no label of any document is never predicted.
+            split.filters = LabelRows(id_of_code[split.filters.codes], split.filters.lengths).known
         _write(split, settings.text_column, folder / f"{name}.arrow")
     labelled = {name: split.labels for name, split in splits.items() if split.labels}
     info = LabelInfo(
@@ -174,6 +143,8 @@ def encode_source(
         num_documents={name: split.num_documents for name, split in splits.items()},
         num_without_labels={name: int((labels.lengths == 0).sum()) for name, labels in labelled.items()},
         num_with_unseen_labels={name: labels.num_rows_from(len(space.names)) for name, labels in labelled.items()},
+        num_filtered=num_filtered,
+        num_empty_labels=num_empty,
         fingerprint=fingerprint,
         license=source.card.license,
         language=source.card.language,
@@ -224,8 +195,8 @@ def _label_kinds(data: dict[str, pads.Dataset], source: str, settings: LoaderSet
         elif settings.for_training:
             raise ValueError(
                 f"{source}: the {name} split has no column {settings.label_column!r}; its columns are {split.schema.names}. "
-                "Without labels there is nothing to learn from or to compare with: name their column in label_column=…, "
-                "or pass for_training=False to predict labels for these texts."
+                "Without labels there is nothing to learn from or to compare with: name their column in label_column=… "
+                "(--label_column), or leave these texts out of the data and tag them with hf-xmtc predict (for_training=False loads them)."
             )
         else:
             kinds[name] = None
@@ -256,6 +227,54 @@ def _read_labels(
     return read_label_rows(data[name], column, kind, coder, id_labels, where)
 
 
+def _read_filters(
+    data: dict[str, pads.Dataset],
+    name: str,
+    coder: LabelCoder,
+    label_file: LabelFile | None,
+    source: str,
+    settings: LoaderSettings,
+) -> LabelRows | None:
+    """The labels that are left out of each document of a split, written as its labels are; None where there are none."""
+    schema = data[name].schema
+    if FILTER_LABELS not in schema.names or settings.label_column == FILTER_LABELS:
+        return None
+    where = f"{source}: column {FILTER_LABELS!r} of {name}"
+    kind = label_kind(schema.field(FILTER_LABELS).type, "ids", where)
+    names = _class_names(schema, settings.label_column, where) or (label_file.names.labels if label_file else None)
+    return read_label_rows(data[name], FILTER_LABELS, kind, coder, names, where)
+
+
+def _drop_empty_labels(splits: dict[str, _Split], coder: LabelCoder) -> int:
+    """Take labels without a character from all documents; how many documents had one."""
+    codes = np.arange(len(coder.labels))
+    codes[[not label.strip() for label in coder.labels]] = -1
+    if (codes >= 0).all():
+        return 0
+    count = 0
+    for split in splits.values():
+        if split.labels:
+            before = split.labels.lengths
+            split.labels = split.labels.replace(codes).known
+            count += int((before != split.labels.lengths).sum())
+    return count
+
+
+def _drop_filtered(splits: dict[str, _Split]) -> dict[str, int]:
+    """Take labels that are left out of a document from its labels.
+
+    Returns:
+        How many were taken from each split.
+    """
+    counts = {}
+    for name, split in splits.items():
+        if split.labels and split.filters:
+            before = len(split.labels.codes)
+            split.labels = split.labels.without(split.filters)
+            counts[name] = before - len(split.labels.codes)
+    return counts
+
+
 def _class_names(schema: pa.Schema, column: str, where: str) -> list[str] | None:
     """Names that the data set's own features give to integer labels, if they do."""
     if column not in schema.names:
@@ -283,6 +302,7 @@ def _join_labels(splits: dict[str, _Split], coder: LabelCoder, order: LabelFile 
     joined = join_spellings(coder.labels, counts, order.names.ids if order else ())
     for split in labelled:
         split.labels = split.labels.replace(joined)
+        split.filters = split.filters and split.filters.replace(joined)
 
 
 def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[str, _Split], list[str]]:
@@ -309,7 +329,13 @@ def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[st
     if not keep["train"].any():
         return splits, []
     parts = {
-        name: _Split(train.data, train.where, train.labels and train.labels.select(rows), rows)
+        name: _Split(
+            train.data,
+            train.where,
+            train.labels and train.labels.select(rows),
+            train.filters and train.filters.select(rows),
+            rows,
+        )
         for name, rows in keep.items()
         if rows.any()
     }
@@ -318,18 +344,17 @@ def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[st
 
 
 def _write(split: _Split, text_column: str, path: Path) -> None:
-    features = {"text": Value("string")}
-    if split.labels:
-        features["labels"] = List(Value("int32"))
-    schema = Features(features).arrow_schema
-    document = position = 0
+    of_labels = {"labels": split.labels, FILTER_LABELS: split.filters}
+    of_labels = {name: rows for name, rows in of_labels.items() if rows}
+    schema = Features({"text": Value("string"), **dict.fromkeys(of_labels, List(Value("int32")))}).arrow_schema
+    document, positions = 0, dict.fromkeys(of_labels, 0)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for texts in split.texts(text_column):
             columns = [texts]
-            if split.labels:
-                lengths = split.labels.lengths[document : document + len(texts)]
-                stop = position + int(lengths.sum())
-                columns.append(LabelRows(split.labels.codes[position:stop], lengths).to_arrow())
-                document, position = document + len(texts), stop
+            for name, rows in of_labels.items():
+                lengths, start = rows.lengths[document : document + len(texts)], positions[name]
+                positions[name] += int(lengths.sum())
+                columns.append(LabelRows(rows.codes[start : positions[name]], lengths).to_arrow())
+            document += len(texts)
             if len(texts):
                 writer.write_batch(pa.record_batch(columns, schema=schema))

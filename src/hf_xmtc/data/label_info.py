@@ -33,6 +33,8 @@ class LabelInfo:
         num_documents: Documents of each split.
         num_without_labels: Of these, documents with an empty label list.
         num_with_unseen_labels: Of these, documents with a label of ``evaluation_only``.
+        num_filtered: Labels that the column ``filter_labels`` took from documents of each split that has it.
+        num_empty_labels: Documents with a label without a character, which was left out.
         fingerprint: Changes with the content of the data and the settings it was loaded with.
         license: Licence named in the data set's card, ``None`` if it names none.
         language: Languages named in the data set's card, ``"fi"`` or ``"fi, sv"``; ``None`` if it names none.
@@ -51,6 +53,8 @@ class LabelInfo:
     num_documents: dict[str, int]
     num_without_labels: dict[str, int]
     num_with_unseen_labels: dict[str, int] = field(default_factory=dict)
+    num_filtered: dict[str, int] = field(default_factory=dict)
+    num_empty_labels: int = 0
     fingerprint: str = ""
     license: str | None = None
     language: str | None = None

@@ -17,18 +17,19 @@ except ImportError as error:
 from .build_folder import build_folder
 from .cache_keys import cache_key
 from .duplicates import duplicate_warning
-from .encoding import LoaderSettings, encode_source
+from .encoding import encode_source
 from .formats.corpus import ReadSettings
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .label_spellings import spelling_warning
+from .loader_settings import LoaderSettings
 from .named_datasets import NamedDataset, find_benchmark
 from .sources import Source, read_source
 
 __all__ = ["load_xmtc_dataset"]
 
 # Raised when the same source and settings would be encoded differently, so that old caches are not reused.
-_ENCODING_VERSION = 2
+_ENCODING_VERSION = 3
 
 
 def load_xmtc_dataset(
@@ -61,7 +62,8 @@ def load_xmtc_dataset(
     label ids of the document, each once; documents without labels are kept). Names, descriptions and counts come from
     `label_info_of`. The result is the same in every process: labels are in the order of the label file
     (``labels.parquet`` or ``labels.json``) where there is one, else sorted. Labels that occur only in evaluation data get
-    ids from ``num_labels`` on and are warned about. The encoded data is cached and rebuilt when the source or a setting
+    ids from ``num_labels`` on and are warned about. Labels that a column ``filter_labels`` lists are no labels of the document, and the
+    column stays, so that metrics leave them out of its predictions too. The encoded data is cached and rebuilt when the source or a setting
     changes.
 
     Args:
@@ -97,7 +99,7 @@ def load_xmtc_dataset(
 
     Returns:
         The splits that exist, among ``train``, ``validation`` and ``test``. Splits without labels (``for_training=False``)
-        have no column ``labels``.
+        have no column ``labels``; those with pairs to leave out also have ``filter_labels``.
 
     Raises:
         FileNotFoundError: If there is no such data set or label file.
@@ -117,7 +119,14 @@ def load_xmtc_dataset(
         normalize_labels,
     )
     reading = ReadSettings(
-        text_column, label_column, label_format, label_separator, one_based, encoding, require_labels=for_training
+        text_column,
+        label_column,
+        label_format,
+        label_separator,
+        one_based,
+        encoding,
+        group_column=group_column,
+        require_labels=for_training,
     )
     source = read_source(
         name_or_path, format=format, reading=reading, config_name=config_name, revision=revision, cache_dir=cache_dir
@@ -173,6 +182,11 @@ def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None)
     ):
         if text:
             warnings.warn(text, stacklevel=3)
+    if info.num_empty_labels:
+        warnings.warn(
+            f"{source.name}: {info.num_empty_labels:,} documents have an empty label, which is left out. Does a cell end in a separator?",
+            stacklevel=3,
+        )
     if source.left_out:
         warnings.warn(
             f"{source.name}: the splits {list(source.left_out)} are left out; only train, validation and test are used.",

@@ -5,6 +5,7 @@ Each gives the same `Source`, splits that are still as their author left them. F
 """
 
 import hashlib
+import logging
 import os
 import re
 import warnings
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import datasets
+import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
@@ -24,11 +26,14 @@ from .column_batches import damage_reported
 from .data_card import CardFacts, read_data_card
 from .formats.conversion import write_corpus
 from .formats.corpus import Corpus, Format, ReadSettings
-from .formats.registry import FORMATS, find_format
+from .formats.registry import FORMATS, ambiguous_formats, find_format
 from .formats.split_files import SPLITS, files_of_splits
+from .formats.xmc_sparse import XMC_SPARSE
 from .label_file import LABEL_FILES, file_digest
 
 __all__ = ["DEMO_FOLDER", "SPLITS", "Source", "read_source"]
+
+logger = logging.getLogger(__name__)
 
 DEMO_FOLDER = Path(__file__).parent / "demo"
 _SPLIT_ALIASES = {"val": "validation", "valid": "validation", "dev": "validation"}
@@ -88,7 +93,7 @@ def read_source(
     Raises:
         FileNotFoundError: If there is nothing of that name, or the folder has no files of a split.
         ConnectionError: If the Hub is needed and cannot be reached.
-        ValueError: If a file is damaged or shards are missing, or a setting has no effect on this source.
+        ValueError: If there are files of two formats, a file is damaged or shards are missing, or a setting has no effect on this source.
     """
     reading = reading or ReadSettings()
     path = Path(name_or_path)
@@ -96,6 +101,10 @@ def read_source(
         _check_name(path)
         if format not in (None, "parquet") or not (parquet := _parquet_files(path)):
             return _read_format(path, format, reading, cache_dir)
+        if format is None and path.is_dir() and (other := find_format(path, None)) and other[0] is not XMC_SPARSE:
+            raise ambiguous_formats(
+                path, {"parquet": set().union(*parquet.values()), other[0].name: set().union(*other[1].values())}
+            )
         _check_no_effect("parquet files", None, reading)
         return _read_parquet(path, parquet)
     _check_no_effect(f"{os.fspath(name_or_path)!r}", format, reading)
@@ -133,16 +142,18 @@ def _parquet_files(path: Path) -> dict[str, list[Path]]:
 def _read_parquet(path: Path, files: dict[str, list[Path]]) -> Source:
     splits = {}
     for split, paths in files.items():
+        schemas = []
         for file in paths:
             with damage_reported(file):
-                columns = pq.read_schema(file).names
+                schemas.append(pq.read_schema(file))
+            columns = schemas[-1].names
             if repeated := [column for column in columns if columns.count(column) > 1]:
                 raise ValueError(
                     f"{file} has {len(repeated)} columns that share a name, {', '.join(map(repr, repeated))}, among {columns}. Keep one "
                     "of each name."
                 )
         with damage_reported(paths[0]):
-            splits[split] = pads.dataset([os.fspath(file) for file in paths], format="parquet")
+            splits[split] = pads.dataset([os.fspath(file) for file in paths], _joint_schema(schemas), format="parquet")
     folder = path if path.is_dir() else path.parent
     readme = folder / "README.md"
     return Source(
@@ -152,6 +163,21 @@ def _read_parquet(path: Path, files: dict[str, list[Path]]) -> Source:
         label_file=_label_file_in(folder),
         card=read_data_card(readme) if readme.is_file() else CardFacts(),
     )
+
+
+def _joint_schema(schemas: list[pa.Schema]) -> pa.Schema:
+    """The schema of the first shard; columns without any value there have the type of the first shard that has one."""
+    joint = schemas[0]
+    for place, field in enumerate(joint):
+        if _is_untyped(field.type):
+            others = (schema.field(field.name) for schema in schemas[1:] if field.name in schema.names)
+            joint = joint.set(place, next((other for other in others if not _is_untyped(other.type)), field))
+    return joint
+
+
+def _is_untyped(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return pa.types.is_null(kind.value_type if is_list else kind)
 
 
 def _label_file_in(folder: Path) -> Path | None:
@@ -171,6 +197,10 @@ def _read_format(path: Path, name: str | None, reading: ReadSettings, cache_dir:
     if found is None:
         raise _no_format(path)
     kind, files = found
+    if name is None:
+        names = sorted(file.name for paths in files.values() for file in paths)
+        listing = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        logger.info(f"{path} is read as {kind.name}: {listing}. Another format can be named (--format).")
     folder = path if path.is_dir() else path.parent
     fingerprint = cache_key([_CONVERSION_VERSION, kind.name, asdict(reading), _digest(_contents(kind, files, folder))])
     target = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_xmtc"

@@ -54,7 +54,7 @@ def dataset_statistics(dataset: "DatasetDict", *, head_above: int = 100, tail_up
 
     Returns:
         JSON-ready: ``source``, ``num_labels``, ``num_evaluation_only_labels``, ``validation_carved`` and ``test_carved``, ``duplicates``,
-        ``num_spellings`` (labels in several spellings), ``named`` (the benchmark), the ``splits`` (documents, documents without labels,
+        ``num_spellings`` (labels in several spellings), ``num_filtered`` (labels taken from documents by ``filter_labels``), ``named`` (the benchmark), the ``splits`` (documents, documents without labels,
         with labels that only evaluation data has, labels and words per document, empty texts, and texts mostly of scripts without blanks
         between words),
         and ``documents_per_label``, ``label_groups`` and ``num_labels_without_documents`` of the training split.
@@ -68,6 +68,7 @@ def dataset_statistics(dataset: "DatasetDict", *, head_above: int = 100, tail_up
         "test_carved": info.test_carved,
         "duplicates": info.duplicates,
         "num_spellings": len(info.spellings),
+        "num_filtered": info.num_filtered,
         "named": info.named,
         "splits": {split: _split_statistics(rows, info.num_labels) for split, rows in dataset.items()},
     }
@@ -99,6 +100,8 @@ def summarize_statistics(statistics: dict[str, Any]) -> str:
         ):
             if numbers.get(key):
                 parts.append(f"{numbers[key]:,} {words}")
+        if filtered := statistics["num_filtered"].get(split):
+            parts.append(f"{filtered:,} labels left out by filter_labels")
         lines.append(f"  {split}: " + ", ".join(parts))
     if "label_groups" in statistics:
         spread = statistics["documents_per_label"]

@@ -12,6 +12,7 @@ from hf_xmtc.tokenization import check_max_length
 from hf_xmtc.tokenization.tokenizer_content import tokenizer_content
 
 from .cache_keys import cache_key
+from .filter_labels import FILTER_LABELS
 
 __all__ = ["tokenize_dataset"]
 
@@ -43,7 +44,7 @@ def tokenize_dataset(
         max_length: Longest sequence in tokens, special tokens included; longer texts are cut.
 
     Returns:
-        The data set with ``input_ids`` and, where it had them, ``labels``; and for each split the number of texts that were
+        The data set with ``input_ids`` and, where it had them, ``labels`` and ``filter_labels``; and for each split the number of texts that were
         cut. A single split without a name is called ``data``.
 
     Raises:
@@ -65,8 +66,8 @@ def tokenize_dataset(
 def _tokenize_split(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> tuple[Dataset, int]:
     counts = {"is_cut": Value("bool"), "num_unknown": Value("int64")}
     features = {"input_ids": List(Value("int32")), **counts}
-    if "labels" in dataset.column_names:
-        features["labels"] = dataset.features["labels"]
+    of_labels = {name: dataset.features[name] for name in ("labels", FILTER_LABELS) if name in dataset.column_names}
+    features |= of_labels
     if not len(dataset):  # of nothing `map` makes no columns
         features = {name: value for name, value in features.items() if name not in counts}
         return Dataset.from_dict({name: [] for name in features}, Features(features), split=dataset.split), 0
@@ -74,7 +75,7 @@ def _tokenize_split(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_le
         _tokenize_batch,
         batched=True,
         batch_size=min(_BATCH_ROWS, max(1, _BATCH_BYTES * max(1, len(dataset.data)) // max(1, dataset.data.nbytes))),
-        remove_columns=[column for column in dataset.column_names if column != "labels"],
+        remove_columns=[column for column in dataset.column_names if column not in of_labels],
         fn_kwargs={"tokenizer": tokenizer, "max_length": max_length},
         features=Features(features),
         new_fingerprint=_fingerprint(dataset, tokenizer, max_length),

@@ -4,6 +4,7 @@ Annotators miss rare labels more often. A label's propensity is the estimated ch
 applies; the metrics weigh each hit by the inverse and divide by what the best possible ranking would reach.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,7 +55,7 @@ def inverse_propensity(label_counts: ArrayLike, num_documents: int, a: float = 0
         ValueError: If a count is negative or above ``num_documents``, or a constant is out of range.
 
     Source: Jain, Prabhu and Varma (2016), the propensity model. For N < 3 the logarithm makes the formula fall below 1,
-    which is no inverse probability; such weights are set to 1.
+    which is no inverse probability; such weights are set to 1, with a warning.
     """
     counts = np.asarray(label_counts, dtype=np.float64)
     if counts.ndim != 1:
@@ -69,6 +70,12 @@ def inverse_propensity(label_counts: ArrayLike, num_documents: int, a: float = 0
             f"num_documents={num_documents}. Are the counts from another split, or repeated labels counted twice?"
         )
     weights = 1.0 + (np.log(num_documents) - 1.0) * (b + 1.0) ** a * (counts + b) ** -a
+    if (weights < 1.0).any():
+        warnings.warn(
+            f"With num_documents={num_documents} the propensity formula gives weights below 1, which are set to 1: PSP is then precision. It "
+            "is meant for data sets of thousands of documents.",
+            stacklevel=2,
+        )
     return np.maximum(weights, 1.0)
 
 

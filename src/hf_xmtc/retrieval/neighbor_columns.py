@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hf_xmtc.data.cache_keys import cache_key
 from hf_xmtc.data.collator import NEIGHBORS, SIMILARITIES
+from hf_xmtc.data.filter_labels import drop_filtered_ids, most_filtered
 from hf_xmtc.metrics import ranking_report
 from hf_xmtc.models.teacher_knowledge import TeacherKnowledge
 from hf_xmtc.models.text_index import DocumentVectors, Neighbors
@@ -151,13 +152,13 @@ def teacher_report(
     labels = rows["labels"][:]
     if not any(labels):
         return {}
-    teachers, votes = [], []
+    teachers, votes, num_ranked = [], [], 5 + most_filtered(rows)
     for batch in rows.select_columns([NEIGHBORS, SIMILARITIES]).with_format(None).iter(_BATCH):
         found = (_padded(batch[NEIGHBORS], -100, torch.long), _padded(batch[SIMILARITIES], 0.0, torch.float32))
         found = [part.to(knowledge.node_ids.device) for part in found]
         teachers.append(knowledge.teacher_from(*found).node_ids.cpu().numpy())
-        votes.append(knowledge.teacher_from(*found, with_parents=False).node_ids[:, :5].cpu().numpy())
-    node_ids, ranking = _joined(teachers), _joined(votes)
+        votes.append(knowledge.teacher_from(*found, with_parents=False).node_ids[:, :num_ranked].cpu().numpy())
+    node_ids, ranking = (drop_filtered_ids(_joined(ids), rows) for ids in (teachers, votes))
     unseen = num_labels if ignore_unseen else None
     metrics = ranking_report(ranking, labels, ks=(1, 3, 5), ignore_unseen=unseen)
     return {

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 
+from hf_xmtc.data.filter_labels import drop_filtered_ids, most_filtered
 from hf_xmtc.metrics import ndcg_at_k
 from hf_xmtc.models.configuration_neighbors import VOTE_FIELDS
 from hf_xmtc.models.label_topk import exact_topk
@@ -95,14 +96,14 @@ def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[s
     label_fields = VOTE_FIELDS[2:] if model.label_head.centroids is not None else VOTE_FIELDS[2:3]
     for name in fields.intersection(label_fields):
         setattr(config, name, 0.0)
-    hidden, positives = model.encode_texts(validation["input_ids"][:]), validation["labels"][:]
+    hidden = model.encode_texts(validation["input_ids"][:])
     for names in (VOTE_FIELDS[:2], label_fields):
         if fields.isdisjoint(names):
             continue
         tried = [VOTE_GRID[name] if name in fields else (getattr(config, name),) for name in names]
         settings = [dict(zip(names, values, strict=True)) for values in product(*tried)]
         settings = [setting for setting in settings if sum(setting.get(name, 0.0) for name in label_fields) <= 1]
-        by_setting = _ndcg_by_setting(model, hidden, positives, settings)
+        by_setting = _ndcg_by_setting(model, hidden, validation, settings)
         best = max(range(len(settings)), key=by_setting.__getitem__)
         values = ", ".join(f"{name} {value:g}" for name, value in settings[best].items())
         logger.info(
@@ -120,10 +121,11 @@ def _apply(model: NeighborsForXMTC, setting: dict[str, Any]) -> None:
 
 @torch.no_grad()
 def _ndcg_by_setting(
-    model: NeighborsForXMTC, hidden: WordValues | DocumentVectors, positives: list[list[int]], settings: list[dict[str, Any]]
+    model: NeighborsForXMTC, hidden: WordValues | DocumentVectors, validation: Dataset, settings: list[dict[str, Any]]
 ) -> list[float]:
     """nDCG@5 with each setting; neighbours are searched once."""
-    head, rankings = model.label_head, [[] for _ in settings]
+    head, rankings, positives = model.label_head, [[] for _ in settings], validation["labels"][:]
+    num_ranked = 5 + most_filtered(validation)
     batch_size = max(1, min(256, BLOCK_NUMBERS // head.numbers_per_document))
     most = max(setting.get("num_neighbors", model.config.num_neighbors) for setting in settings)
     for start in range(0, len(positives), batch_size):
@@ -132,5 +134,5 @@ def _ndcg_by_setting(
         for setting, ranking in zip(settings, rankings, strict=True):
             _apply(model, setting)
             nearest = Neighbors(*(part[:, : model.config.num_neighbors] for part in neighbors))
-            ranking.append(exact_topk(head.mix(nearest, similarities), 5)[1].cpu().numpy())
-    return [ndcg_at_k(np.concatenate(ranking), positives, 5) for ranking in rankings]
+            ranking.append(exact_topk(head.mix(nearest, similarities), num_ranked)[1].cpu().numpy())
+    return [ndcg_at_k(drop_filtered_ids(np.concatenate(ranking), validation), positives, 5) for ranking in rankings]

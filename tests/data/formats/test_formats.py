@@ -3,6 +3,8 @@
 import codecs
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hf_xmtc.data import label_info_of
@@ -44,7 +46,7 @@ def test_a_format_is_recognised_and_read(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", [name for name in TEXT_FORMATS if name != "rcv1"])
-def test_a_mark_and_windows_line_ends_change_nothing(tmp_path, name):
+def test_a_mark_and_windows_line_ends_change_nothing(tmp_path, name):  # AC-11
     plain = write_files(
         tmp_path / "plain", {file: text.replace("text", "café 日本 🎉") for file, text in FILES[name].items()}
     )
@@ -59,7 +61,7 @@ def test_a_mark_and_windows_line_ends_change_nothing(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", TEXT_FORMATS)
-def test_gzip_is_recognised_by_content_and_never_half_read(tmp_path, name):
+def test_gzip_is_recognised_by_content_and_never_half_read(tmp_path, name):  # AC-12
     if name == "rcv1":
         pytest.skip("its sample is read in another test")
     plain = _read(write_files(tmp_path / "plain", FILES[name]), name)
@@ -85,7 +87,7 @@ def _main(name):
 
 
 @pytest.mark.parametrize("name", [name for name in TEXT_FORMATS if name not in ("xmc-raw", "rcv1")])
-def test_a_wrong_byte_is_named_with_file_and_line(tmp_path, name):
+def test_a_wrong_byte_is_named_with_file_and_line(tmp_path, name):  # AC-11
     file = _main(name)[0]
     files = {**FILES[name], file: FILES[name][file].encode().replace(b"first", b"f\xe9rst")}
     with pytest.raises(ValueError, match=rf"{file}, line \d is not utf-8 .*0xe9.*--encoding latin-1"):
@@ -95,7 +97,7 @@ def test_a_wrong_byte_is_named_with_file_and_line(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["lines", "raw-lines", "sgm", "pecos"])
 @pytest.mark.parametrize("longer", [0, 1])
-def test_files_of_different_length_are_refused(tmp_path, name, longer):
+def test_files_of_different_length_are_refused(tmp_path, name, longer):  # AC-10
     folder = write_files(tmp_path, FILES[name])
     files = [file for file in FILES[name] if "output" not in file] + (["Y.trn.npz"] if name == "pecos" else [])
     if name == "pecos" and longer:
@@ -109,7 +111,7 @@ def test_files_of_different_length_are_refused(tmp_path, name, longer):
         _read(folder)
 
 
-def test_a_missing_last_line_end_changes_nothing(tmp_path):
+def test_a_missing_last_line_end_changes_nothing(tmp_path):  # AC-10
     folder = write_files(tmp_path, {"train_texts.txt": "a\nb\n\n", "train_labels.txt": "x\ny\nz"})
     assert read_rows(folder) == [["a", ["x"]], ["b", ["y"]], ["", ["z"]]]
 
@@ -160,3 +162,41 @@ def test_an_interrupted_conversion_leaves_nothing(tmp_path, load):
 def test_data_without_texts_are_refused(tmp_path, load):
     with pytest.raises(ValueError, match="no texts, and models of texts cannot be trained.*trn.json.gz"):
         load(write_files(tmp_path / "corpus", FILES["xmc-sparse"]))
+
+
+@pytest.mark.parametrize("name", TEXT_FORMATS)
+def test_a_plain_file_named_gz_is_read(tmp_path, name):  # AC-12
+    if name in ("rcv1", "annif-folder"):
+        pytest.skip("their names are read in other tests")
+    plain = _read(write_files(tmp_path / "plain", FILES[name]), name)
+    files = {f"{file}.gz" if file in _main(name) else file: text for file, text in FILES[name].items()}
+    assert _read(write_files(tmp_path / "named-gz", files), name) == plain
+
+
+def test_a_folder_of_two_formats_is_refused_with_both(tmp_path, load):
+    folder = write_files(tmp_path / "corpus", {**FILES["csv"], **FILES["jsonl"]})
+    with pytest.raises(ValueError, match=r"two formats, csv \(train.csv\) and jsonl \(train.jsonl\). Name .*--format"):
+        load(folder)
+    assert load(folder, format="jsonl", validation_fraction=0)["train"]["labels"][:] == [[1, 0], [2], []]
+    folder = write_files(tmp_path / "lines", {**FILES["libmultilabel"], **FILES["annif"]})
+    with pytest.raises(ValueError, match="Several files claim to be the train split: train.tsv, train.txt"):
+        load(folder)
+    folder = write_files(tmp_path / "parquet", FILES["csv"])
+    pq.write_table(pa.table({"text": ["a", "b"], "labels": [["x"], ["y"]]}), folder / "train.parquet")
+    with pytest.raises(ValueError, match=r"two formats, parquet \(train.parquet\) and csv"):
+        load(folder)
+    assert len(load(folder, format="parquet", validation_fraction=0)["train"]) == 2
+
+
+def test_texts_beside_their_bags_of_words_are_read(tmp_path):
+    """As in the archives of AttentionXML."""
+    folder = write_files(tmp_path, {**FILES["lines"], **FILES["raw-lines"], **FILES["xmc-sparse"]})
+    assert find_format(folder, None)[0].name == "raw-lines"
+
+
+def test_the_recognised_format_is_said(tmp_path, load, caplog):
+    caplog.set_level("INFO", "hf_xmtc")
+    load(write_files(tmp_path / "corpus", FILES["lines"]))
+    assert (
+        "corpus is read as lines: train_labels.txt, train_texts.txt. Another format can be named (--format)." in caplog.text
+    )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .corpus import LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema
-from .split_files import SPLITS
+from .split_files import SPLITS, find_split_files
 from .text_lines import read_lines
 
 __all__ = ["ANNIF_FOLDER"]
@@ -16,7 +16,11 @@ def _find(path: Path, given: bool) -> dict[str, list[Path]]:
     if not path.is_dir():
         return {}
     found = {split: _texts(path / split) for split in SPLITS if (path / split).is_dir()}
-    return {split: texts for split, texts in found.items() if texts} or ({"train": texts} if (texts := _texts(path)) else {})
+    if found := {split: texts for split, texts in found.items() if texts}:
+        return found
+    # train.txt beside train.tsv are rather two formats of lines.
+    texts = [] if not given and find_split_files(path, r"{split}\.txt") else _texts(path)
+    return {"train": texts} if texts else {}
 
 
 def _texts(folder: Path) -> list[Path]:

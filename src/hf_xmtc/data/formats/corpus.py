@@ -18,6 +18,8 @@ __all__ = [
     "ReadSettings",
     "check_label_id",
     "documents_schema",
+    "group_field",
+    "missing_column",
     "read_all",
 ]
 
@@ -37,6 +39,7 @@ class ReadSettings:
         one_based: True if label ids count from 1.
         encoding: Encoding of the files, by default UTF-8 or a recognised UTF-16.
         with_features: Also read the features of documents.
+        group_column: A further column of tables and JSON lines to keep, by which documents may be split.
         require_labels: Refuse documents without a column of labels.
     """
 
@@ -47,6 +50,7 @@ class ReadSettings:
     one_based: bool = False
     encoding: str | None = None
     with_features: bool = False
+    group_column: str | None = None
     require_labels: bool = True
 
 
@@ -55,7 +59,8 @@ class Documents:
     """The documents of a split.
 
     Attributes:
-        schema: Columns of the documents, among ``text``, ``labels``, ``filter_labels``, ``feature_ids`` and ``feature_values``.
+        schema: Columns of the documents, among ``text``, ``labels``, ``filter_labels``, ``feature_ids``, ``feature_values``, and
+            that of groups under its own name.
         rows: Starts to read and gives a tuple of those columns for each document.
     """
 
@@ -93,10 +98,41 @@ class Format:
     side_files: tuple[str, ...] = field(default=())
 
 
-def documents_schema(label_type: pa.DataType | None, **more: pa.DataType) -> pa.Schema:
-    """Columns text and, where there are labels, labels; then others."""
+def documents_schema(
+    label_type: pa.DataType | None, group: dict[str, pa.DataType] | None = None, **more: pa.DataType
+) -> pa.Schema:
+    """Columns text, of groups and, where there are labels, labels; then others."""
     labels = {} if label_type is None else {"labels": label_type}
-    return pa.schema({"text": pa.string(), **labels, **more}.items())
+    return pa.schema({"text": pa.string(), **(group or {}), **labels, **more}.items())
+
+
+def group_field(settings: ReadSettings, split: str, columns: list[list[str]], paths: list[Path]) -> dict[str, pa.DataType]:
+    """The column of groups for `documents_schema`; nothing where none is asked for, or a split that is not split up lacks it.
+
+    Args:
+        settings: Names it.
+        split: Name of the split.
+        columns: Columns of each file.
+        paths: The files.
+
+    Raises:
+        ValueError: If training data lacks it.
+    """
+    name = settings.group_column
+    if name in (None, "text", "labels"):  # these are read anyway
+        return {}
+    missing = next((i for i, of_file in enumerate(columns) if name not in of_file), None)
+    if missing is not None and split == "train":
+        raise missing_column(paths[missing], "group_column", name, columns[missing])
+    return {name: pa.string()} if missing is None else {}
+
+
+def missing_column(name: Any, option: str, wanted: str, columns: list[str]) -> ValueError:
+    """The error for a column that is not there."""
+    listing = ", ".join(map(repr, columns[:20])) + (", …" if len(columns) > 20 else "") or "none"
+    return ValueError(
+        f"{name} has no column {wanted!r}; its columns are {listing}. Name one of them in {option}=… (--{option})."
+    )
 
 
 def check_label_id(label_id: int, num_labels: int, place: str, one_based: bool) -> None:

@@ -6,11 +6,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from .corpus import LABEL_IDS, LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema, read_all
+from .corpus import (
+    LABEL_IDS,
+    LABEL_STRINGS,
+    Corpus,
+    Documents,
+    Format,
+    ReadSettings,
+    documents_schema,
+    group_field,
+    missing_column,
+    read_all,
+)
 from .json_objects import json_objects
 from .label_cells import labels_of_value
 from .split_files import files_of_splits
-from .tables import join_texts, matching_columns, missing_column
+from .tables import join_texts, matching_columns
 from .text_lines import read_lines
 
 __all__ = ["JSON_LINES", "text_of"]
@@ -31,10 +42,10 @@ def text_of(entry: dict[str, Any], columns: list[str], place: str) -> str | None
 
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
-    return Corpus({split: _documents(paths, settings) for split, paths in files.items()})
+    return Corpus({split: _documents(split, paths, settings) for split, paths in files.items()})
 
 
-def _documents(paths: list[Path], settings: ReadSettings) -> Documents:
+def _documents(split: str, paths: list[Path], settings: ReadSettings) -> Documents:
     columns, label_type = _scan(paths, settings)
     texts = matching_columns(columns, settings.text_column)
     keys = matching_columns(columns, settings.label_column)
@@ -56,11 +67,19 @@ def _documents(paths: list[Path], settings: ReadSettings) -> Documents:
             # Ids count from 0 in what is read.
             yield (
                 text_of(entry, texts, place),
+                *(_group(entry, name) for name in groups),
                 [label - 1 for label in labels] if settings.one_based and kind is int else labels,
             )
 
+    group = group_field(settings, split, [columns], paths[:1])
+    groups = list(group)
     kind = int if label_type == LABEL_IDS else str
-    return Documents(documents_schema(label_type if keys else None), read_all(paths, read))
+    return Documents(documents_schema(label_type if keys else None, group), read_all(paths, read))
+
+
+def _group(entry: dict[str, Any], name: str) -> str | None:
+    value = entry.get(name)
+    return None if value is None else str(value)
 
 
 def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.DataType]:

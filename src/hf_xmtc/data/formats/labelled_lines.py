@@ -54,11 +54,15 @@ def _is_libmultilabel(line: str) -> bool:
 
 
 def _fasttext(line: str, first: str) -> _Line:
-    if _PREFIX not in line:
-        return line, []
-    words = line.split(" ")
-    labels = [word.removeprefix(_PREFIX) for word in words if word.startswith(_PREFIX)]
-    return " ".join(word for word in words if not word.startswith(_PREFIX)), [label for label in labels if label]
+    labels = []
+    while line.startswith(_PREFIX):  # at the beginning, where they usually are
+        label, _, line = line.partition(" ")
+        labels.append(label)
+    if _PREFIX in line:
+        words = line.split(" ")
+        labels += [word for word in words if word.startswith(_PREFIX)]
+        line = " ".join(word for word in words if not word.startswith(_PREFIX))
+    return line, [label for label in (label.removeprefix(_PREFIX) for label in labels) if label]
 
 
 def _annif(line: str, first: str) -> _Line:

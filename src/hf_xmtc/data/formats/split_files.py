@@ -16,10 +16,11 @@ def files_of_splits(*endings: str) -> Callable[[Path, bool], dict[str, list[Path
     """A `Format.find` for files such as ``train.csv``, ``validation-00000-of-00002.csv.gz`` or one file of any name."""
 
     def find(path: Path, given: bool) -> dict[str, list[Path]]:
-        ending = r"\.\w+" if given else f"({'|'.join(map(re.escape, endings))})"
+        own = f"({'|'.join(map(re.escape, endings))})"
         if path.is_file():
-            return {"train": [path]} if given or re.search(ending + _GZIP + "$", path.name, re.IGNORECASE) else {}
-        return find_split_files(path, "{split}" + _SHARD + ending)
+            return {"train": [path]} if given or re.search(own + _GZIP + "$", path.name, re.IGNORECASE) else {}
+        found = find_split_files(path, "{split}" + _SHARD + own)
+        return found or (find_split_files(path, "{split}" + _SHARD + r"\.\w+") if given else {})
 
     return find
 

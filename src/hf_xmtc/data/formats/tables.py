@@ -2,16 +2,27 @@
 
 import fnmatch
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .corpus import LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema, read_all
+from .corpus import (
+    LABEL_STRINGS,
+    Corpus,
+    Documents,
+    Format,
+    ReadSettings,
+    documents_schema,
+    group_field,
+    missing_column,
+    read_all,
+)
 from .label_cells import labels_of_cell
 from .split_files import files_of_splits
 from .table_rows import table_rows
 from .text_lines import read_lines
 
-__all__ = ["CSV", "TSV", "join_texts", "matching_columns", "missing_column"]
+__all__ = ["CSV", "TSV", "join_texts", "matching_columns"]
 
 
 def matching_columns(columns: list[str], wanted: str) -> list[str]:
@@ -20,14 +31,6 @@ def matching_columns(columns: list[str], wanted: str) -> list[str]:
         return [wanted]
     patterns = [pattern.strip() for pattern in wanted.split(",")]
     return [column for column in columns if any(fnmatch.fnmatchcase(column, pattern) for pattern in patterns)]
-
-
-def missing_column(name: Any, option: str, wanted: str, columns: list[str]) -> ValueError:
-    """The error for a column that is not there."""
-    listing = ", ".join(map(repr, columns[:20])) + (", …" if len(columns) > 20 else "") or "none"
-    return ValueError(
-        f"{name} has no column {wanted!r}; its columns are {listing}. Name one of them in {option}=… (--{option})."
-    )
 
 
 def join_texts(texts: list[str | None]) -> str | None:
@@ -41,18 +44,20 @@ def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpu
     def read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
         splits = {}
         for split, paths in files.items():
-            has_labels = [_has_labels(path, quoted, settings) for path in paths]
+            columns = [_columns(path, quoted, settings) for path in paths]
+            has_labels = [_has_labels(path, of_file, settings) for path, of_file in zip(paths, columns, strict=True)]
             if any(has_labels) and not all(has_labels):
                 raise ValueError(f"Of {', '.join(map(str, paths))} only some have the column {settings.label_column!r}.")
-            schema = documents_schema(LABEL_STRINGS if all(has_labels) else None)
-            splits[split] = Documents(schema, read_all(paths, lambda path: _table_documents(path, quoted, settings)))
+            label_type = LABEL_STRINGS if all(has_labels) else None
+            group = group_field(settings, split, columns, paths)
+            read_file = partial(_table_documents, quoted=quoted, settings=settings, groups=list(group))
+            splits[split] = Documents(documents_schema(label_type, group), read_all(paths, read_file))
         return Corpus(splits)
 
     return read
 
 
-def _has_labels(path: Path, quoted: bool, settings: ReadSettings) -> bool:
-    columns = _columns(path, quoted, settings)
+def _has_labels(path: Path, columns: list[str], settings: ReadSettings) -> bool:
     if not matching_columns(columns, settings.text_column):
         raise missing_column(path, "text_column", settings.text_column, columns)
     if matching_columns(columns, settings.label_column):
@@ -71,15 +76,18 @@ def _columns(path: Path, quoted: bool, settings: ReadSettings) -> list[str]:
     return columns
 
 
-def _table_documents(path: Path, quoted: bool, settings: ReadSettings) -> Iterator[tuple[str | None, list[str]]]:
+def _table_documents(path: Path, quoted: bool, settings: ReadSettings, groups: list[str]) -> Iterator[tuple[Any, ...]]:
+    """Text, group where there is one, and labels of each row."""
     rows = table_rows(read_lines(path, settings.encoding), path, quoted)
     _, columns = next(rows, (1, []))
     texts = [columns.index(column) for column in matching_columns(columns, settings.text_column)]
     names = [column for column in matching_columns(columns, settings.label_column) if columns.index(column) not in texts]
     places = [columns.index(column) for column in names]
+    further = [columns.index(column) for column in groups]
     if settings.label_format == "multi_hot":
         for number, row in rows:
-            yield join_texts([row[i] for i in texts]), _ones([row[i] for i in places], names, f"{path}, line {number}")
+            ones = _ones([row[i] for i in places], names, f"{path}, line {number}")
+            yield join_texts([row[i] for i in texts]), *(row[i] or None for i in further), ones
     else:
         separator = settings.label_separator
         # Several columns hold one label each.
@@ -87,7 +95,7 @@ def _table_documents(path: Path, quoted: bool, settings: ReadSettings) -> Iterat
         for number, row in rows:
             place = f"{path}, line {number}"
             labels = [label for i in places for label in labels_of_cell(row[i], separator, place)]
-            yield join_texts([row[i] for i in texts]), labels
+            yield join_texts([row[i] for i in texts]), *(row[i] or None for i in further), labels
 
 
 def _ones(cells: list[str], names: list[str], place: str) -> list[str]:
