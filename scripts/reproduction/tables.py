@@ -3,7 +3,8 @@
 from typing import Any
 
 from table_layout import SET_METRICS, Line, TableLayout
-from table_rows import MINILM_PACKAGE, SCRIPTS, SVM, Comparison, Row, Table
+from table_rows import MINILM_PACKAGE, RECIPES, SVM, Comparison, Row, Table
+from treaderxml_tables import TREADERXML_TABLES
 
 __all__ = ["COMPARISONS", "TABLES", "Comparison", "Row", "Table"]
 
@@ -126,18 +127,18 @@ ATTENTIONXML_LARGE = Row("attentionxml-large", "AttentionXML (sizes of its own p
 
 
 def _on(dataset: str, title: str, rows: tuple[Row, ...], **settings: Any) -> Table:
-    return Table(dataset, title, dataset, rows, SCRIPTS / "recipes" / dataset, **settings)
+    return Table(dataset, title, dataset, rows, RECIPES / dataset, **settings)
 
 
 def _sets_on(name: str, dataset: str, title: str, rows: tuple[Row, ...], **said: tuple[str, ...]) -> Table:
     """A table of predicted sets, with LACO's metrics; its curves are figure 3 of LACO."""
     layout = TableLayout(SET_METRICS, "micro_f1")
-    return Table(name, title, dataset, rows, SCRIPTS / "recipes" / name, layout=layout, **said)
+    return Table(name, title, dataset, rows, RECIPES / name, layout=layout, **said)
 
 
 def _best_on(dataset: str, title: str, rows: tuple[Row, ...] = BEST, **settings: Any) -> Table:
     name, heading = f"best-{dataset}", f"The best of each kind, and ensembles: {title}"
-    return Table(name, heading, dataset, rows, SCRIPTS / "recipes" / "best", **settings)
+    return Table(name, heading, dataset, rows, RECIPES / "best", **settings)
 
 
 def _trees_on(dataset: str, title: str, recipes: str, rows: tuple[Row, ...] = TREES_OF_MANY, *remarks: str) -> Table:
@@ -146,7 +147,7 @@ def _trees_on(dataset: str, title: str, recipes: str, rows: tuple[Row, ...] = TR
         "level, and so more parameters and time than joint ones.",
     )
     heading = f"All labels or a label tree: {title}"
-    return Table(f"trees-{dataset}", heading, dataset, rows, SCRIPTS / "recipes" / recipes, remarks=remarks)
+    return Table(f"trees-{dataset}", heading, dataset, rows, RECIPES / recipes, remarks=remarks)
 
 
 _DEMO_SETTINGS = "Dropout and the range of initial embeddings were chosen for LightAttention; AttentionXML of twice the width has nDCG@5 78 to 79 (`batches.md`)."
@@ -178,7 +179,7 @@ TABLES = {
         name="small-recipes",
         title="BertXML from scratch in a minute (demo data)",
         dataset="demo",
-        recipes=SCRIPTS / "recipes" / "small-recipes",
+        recipes=RECIPES / "small-recipes",
         rows=(
             SVM,
             Row("one-layer", "one layer of width 192 (the default)", Line("tab:blue", "solid")),
@@ -226,6 +227,7 @@ TABLES = {
     "trees-yso-finna-en": _trees_on(
         "yso-finna-en", "YSO concepts of Finna records (24,670 labels)", "trees-short-texts", TREES_OF_MANY, _LARGE_SETTINGS
     ),
+    **TREADERXML_TABLES,
     "debtags": _on("debtags", "Debtags (Debian package descriptions)", (SVM, *MODELS, MINILM)),
     "llms4subjects-en": _on("llms4subjects-en", "LLMs4Subjects (library records, English)", (SVM, *MODELS)),
     "eurlex-4k": _published("eurlex-4k", "EUR-Lex-4K", *MODELS, XMLRNN),
@@ -255,7 +257,7 @@ TABLES = {
         name="laco-candidates",
         title="LACO with candidates on llms4subjects-en (22,625 labels)",
         dataset="llms4subjects-en",
-        recipes=SCRIPTS / "recipes" / "laco-candidates",
+        recipes=RECIPES / "laco-candidates",
         rows=(
             Row(
                 "laco-candidates",
@@ -277,7 +279,7 @@ TABLES = {
         name="label-head",
         title="Label head and label optimizers on llms4subjects-en (22,625 labels)",
         dataset="llms4subjects-en",
-        recipes=SCRIPTS / "recipes" / "label-head",
+        recipes=RECIPES / "label-head",
         rows=(
             Row(
                 "dense",

@@ -6,7 +6,7 @@ import torch
 from hf_xmtc import TReaderXMLConfig, TReaderXMLForXMTC
 from hf_xmtc.models.reading_layers import Reading, Sequence, TanhSelfAttention
 from hf_xmtc.models.teacher_knowledge import Teacher
-from models.families import LONG, SHORT, make_batch
+from models.families import LONG, SHORT, VARIANTS, make_batch
 
 TINY = {"vocab_size": 40, "embedding_size": 12, "bottleneck_size": 10, "num_labels": 5, "embedding_initializer_range": 1.0}
 ROWS = {
@@ -162,9 +162,35 @@ def test_what_finds_neighbours_stays_frozen_in_an_opened_model(tmp_path):
     assert [name for name, parameter in teacher.named_parameters() if parameter.requires_grad] == []
 
 
+# ---- the label space ---------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_labels_that_stay_keep_their_scores_when_others_go():
+    model = VARIANTS["treaderxml-plain"][0].build(label_names=list("edcba"))
+    batch = make_batch(model, [SHORT, LONG])
+    before = model(**batch).logits
+    model.resize_labels(["a", "e"])
+    torch.testing.assert_close(model(**batch).logits, before[:, [4, 0]], rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_model_opened_with_other_labels_knows_none_of_the_old_ones(tmp_path):
+    VARIANTS["treaderxml-plain"][0].build(label_names=list("edcba")).save_pretrained(tmp_path)
+    for num_labels in (3, 9):
+        model = TReaderXMLForXMTC.from_pretrained(tmp_path, num_labels=num_labels, ignore_mismatched_sizes=True).eval()
+        batch = make_batch(model, [SHORT, LONG])
+        assert model.teacher.neighbors(model.teacher.vectors_of(batch["input_ids"])).rows.max() >= 0  # its texts
+        assert (model.teacher_of(**batch).node_ids < 0).all() and model.config.num_nodes == num_labels
+        assert model(**batch).logits.isfinite().all() and (model.teacher_embedding.descriptions < 0).all()
+        model.save_pretrained(tmp_path / "again")
+        TReaderXMLForXMTC.from_pretrained(tmp_path / "again")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"retrieval": "encoder"}, "retrieval='encoder' needs a pretrained encoder"),
         ({"reading": "r"}, "reading='r' is not one of none, mmhsa_r"),
         ({"num_attention_heads": 5}, "width 12 do not divide into num_attention_heads=5"),
         ({"pooling": "flatten"}, "pooling='flatten' and padded_length=None"),

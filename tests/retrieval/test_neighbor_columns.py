@@ -27,11 +27,21 @@ def splits(labels=LABELS) -> DatasetDict:
     )
 
 
-def with_neighbors(data: DatasetDict, retrieval="tf_idf", **options):
+def model_with_teacher(data: DatasetDict, retrieval="tf_idf") -> TReaderXMLForXMTC:
     settings = {"embedding_size": 8, "num_labels": 4, "vocab_size": 10, "num_neighbors": 3, "retrieval": retrieval}
+    torch.manual_seed(0)
     model = TReaderXMLForXMTC(TReaderXMLConfig(parents="given", **settings))
+    give_texts(model, data)
+    return model
+
+
+def give_texts(model: TReaderXMLForXMTC, data: DatasetDict) -> None:
     names = LabelNames(["a", "b", "c", "d"], parents=[["top"], ["a"], [], []])
     store_teacher(model, data["train"], names, [[2], [3], [5], [4]], lambda texts: [[7]] * len(texts), [0, 1])
+
+
+def with_neighbors(data: DatasetDict, retrieval="tf_idf", **options):
+    model = model_with_teacher(data, retrieval)
     return add_neighbors(data, model.teacher, lambda texts: vectors_of_texts(model.teacher, texts), **options), model.teacher
 
 
@@ -45,6 +55,15 @@ def test_training_text_is_neither_its_own_neighbour_nor_its_likes(retrieval):
     assert validation[0][:2] == [0, 1]  # other splits may have likes in training
     for similarities in (*rows["train"][SIMILARITIES][:], *rows["validation"][SIMILARITIES][:]):
         assert similarities == sorted(similarities, reverse=True) and all(0 < value <= 1.00001 for value in similarities)
+
+
+def test_a_trained_model_goes_on_finding_texts_by_its_first_word_vectors():
+    data = splits()
+    model = model_with_teacher(data, "words")
+    first = model.teacher.word_vectors.clone()
+    torch.nn.init.normal_(model.get_input_embeddings().weight)
+    give_texts(model, data)
+    assert torch.equal(model.teacher.word_vectors, first)
 
 
 def test_own_labels_change_nothing_in_a_texts_teacher():

@@ -136,6 +136,11 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
                 f"Vectors of width {self.state_size} do not divide into num_attention_heads={self.num_attention_heads}. Choose heads that "
                 "divide it."
             )
+        if self.retrieval == "encoder" and self.backbone_config is None:
+            raise ValueError(
+                "retrieval='encoder' needs a pretrained encoder, but there is no backbone_config. Give one with --backbone, or find texts by "
+                "tf_idf or words."
+            )
         if (self.pooling == "flatten") != (self.padded_length is not None):
             raise ValueError(
                 f"pooling={self.pooling!r} and padded_length={self.padded_length}: pooling='flatten' needs the tokens that texts are "
@@ -146,6 +151,13 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
     def state_size(self) -> int:
         """Width d of the vectors of words and nodes."""
         return self.embedding_size if self.backbone_config is None else self.backbone_config.hidden_size
+
+    @property
+    def word_size(self) -> int:
+        """Width of the word vectors, which some backbones have narrower than their states."""
+        if self.backbone_config is None:
+            return self.embedding_size
+        return getattr(self.backbone_config, "embedding_size", None) or self.backbone_config.hidden_size
 
     @property
     def teacher_length(self) -> int | None:

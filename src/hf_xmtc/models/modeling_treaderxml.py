@@ -77,6 +77,12 @@ class TReaderXMLForXMTC(OptionalBackboneModel):
             self.teacher_embedding.select(self.teacher.resize_labels(old_ids))
 
     @torch.no_grad()
+    def forget_family_labels(self) -> None:
+        if self.teacher is not None and self.config.corpus_digest is not None:
+            self.teacher.forget_labels()
+            self.store_descriptions([[]] * self.config.num_labels)
+
+    @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (TeacherKnowledge, TeacherEmbedding)):
             module.reset_parameters()

@@ -303,6 +303,9 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     def resize_family_labels(self, old_ids: Tensor) -> None:
         """Change what else a family holds for each label; ``old_ids`` has the old id of every new label, -1 for a new one."""
 
+    def forget_family_labels(self) -> None:
+        """Forget what else a family knows of labels that others have replaced."""
+
     def _initialize_weights(self, module: nn.Module, *is_custom_code: bool) -> None:
         # Of custom code the library leaves out modules whose own parameters are all loaded, and so those that have none, such as a
         # label head or a CorNet block: their layers would start by the family's rule for its encoder. It does so because custom
@@ -366,6 +369,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             raise
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if replaced:
+            model.forget_family_labels()
             if not model.config.names_given:
                 model.config.forget_label_names()
             logger.warning(

@@ -55,7 +55,8 @@ def store_teacher(
     """Give a model the training texts with their labels, and the nodes' parents and descriptions.
 
     Args:
-        model: A model with a teacher, whose word embeddings or encoder have their first weights; what it holds is replaced.
+        model: A model with a teacher; what it holds is replaced. A trained one keeps the vectors of words, or the encoder, by which it
+            finds texts; a new one takes its word embeddings or encoder, which have their first weights.
         train: The training split, and nothing else, tokenized, with ``labels``.
         names: The labels with their parents.
         label_texts: Token ids of the text of each label, (L,) lists; empty where it has none, and then it is described by the words that
@@ -67,6 +68,8 @@ def store_teacher(
     texts, label_rows = train["input_ids"][:], train["labels"][:]
     if config.retrieval == "tf_idf":
         count_words(knowledge.words, train, unread_ids)
+    elif config.corpus_digest is not None:
+        pass  # its own word embeddings or encoder have been trained since
     elif config.retrieval == "words":
         knowledge.take_word_vectors(model.get_input_embeddings().weight, list(unread_ids))
     else:
