@@ -16,7 +16,14 @@ def of_rows(rows: list[list[int]]) -> Assignments:
 
 def knowledge(labels: list[list[int]], parents: list[list[int]] = NO_PARENTS, vectors=None, **settings) -> TeacherKnowledge:
     """Training texts with these labels and parents of labels; words 0 and 1 have the vectors (1, 0) and (0, 1)."""
-    sizes = {"num_documents": 0, "num_values": 0, "num_assignments": 0, "num_nodes": len(parents), "corpus_digest": None}
+    sizes = {
+        "num_documents": 0,
+        "num_values": 0,
+        "num_assignments": 0,
+        "num_parents": 0,
+        "num_nodes": len(parents),
+        "corpus_digest": None,
+    }
     config = SimpleNamespace(
         **{
             "retrieval": "words",
