@@ -5,9 +5,9 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from transformers import pipeline
+from transformers import AutoTokenizer, pipeline
 
-from hf_xmtc import cli
+from hf_xmtc import TReaderXMLForXMTC, cli
 from hf_xmtc.commands.stored_predictions import read_label_counts
 from hf_xmtc.hub.verify import check_model_folder
 from small_corpus import WORDS, make_documents, write_corpus, write_split
@@ -75,6 +75,39 @@ def test_labels_are_added_by_their_names_alone(folder, tmp_path, capsys, monkeyp
         extend("--model", folder, "--label_file", tmp_path / "labels.json", "--output_dir", tmp_path / "more")
 
 
+def test_the_model_is_measured_before_and_after(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("hf_xmtc.commands.extend.check_reopens", lambda *args, **settings: 0.0)
+    data = tmp_path / "new"
+    write_split(data, "train", [("song hammer coast", ["x9"]), ("cat saw", ["x9", "tool"])])
+    write_split(data, "test", [("hammer coast", ["x9"]), ("song hammer", ["x8"]), *make_documents(6, 5), ("cat", [])])
+    extend("--model", folder, "--dataset", data, "--output_dir", tmp_path / "more")
+    said = capsys.readouterr().out
+    assert "On 9 test documents before and after: nDCG@5 " in said and "; R@5 of new labels 0.00, then 100.00." in said
+    extension = json.loads((tmp_path / "more" / "metrics.json").read_text())["extension"]
+    before, after = (extension["evaluation"][time] for time in ("before", "after"))
+    assert extension["labels"] == 1 and before["R@5_of_new_labels"] == 0 and after["R@5_of_new_labels"] == 1
+    assert 0 < before["nDCG@5"] < after["nDCG@5"] < 1  # x8 is not in training, so nothing finds it
+    assert "9 test documents before and after" in (tmp_path / "more" / "README.md").read_text()
+
+
+def test_teacher_knowledge_grows_and_its_new_labels_have_no_scores_yet(train, tmp_path, capsys, unchecked):
+    overrides = "embedding_size=8,bottleneck_size=8,num_attention_heads=2,num_neighbors=3"
+    settings = {**dict.fromkeys(("cornet_context_size", "num_cls_tokens")), "config_overrides": overrides}
+    train(tmp_path / "tags", model_family="treaderxml", **settings)
+    data = tmp_path / "new"
+    write_split(data, "train", [make_documents(24, 0)[0], ("song hammer coast", ["x9"])])
+    write_split(data, "validation", [("hammer coast", ["x9"])])
+    extend("--model", tmp_path / "tags", "--dataset", data)  # opened without the package at the end
+    said = capsys.readouterr().out
+    assert "1 documents are new; 1 were there already. 1 labels are new. They have no scores until" in said
+    assert "On 1 validation documents before and after" in said and "new labels 0.00, then 0.00" in said
+    check_model_folder(tmp_path / "tags-extended").raise_for_problems()
+    model = TReaderXMLForXMTC.from_pretrained(tmp_path / "tags-extended")
+    tokens = AutoTokenizer.from_pretrained(tmp_path / "tags-extended")("hammer coast", return_tensors="pt")["input_ids"]
+    assert model.config.num_documents == 25 and 6 in model.teacher_of(tokens).node_ids[0].tolist()
+    assert read_label_counts(tmp_path / "tags-extended")[0][6] == 1
+
+
 def test_an_interruption_leaves_no_folder(folder, tmp_path, monkeypatch):
     def fail(*arguments, **settings):
         raise OSError("the disk is full")
@@ -88,7 +121,8 @@ def test_an_interruption_leaves_no_folder(folder, tmp_path, monkeypatch):
 
 def test_families_that_cannot_grow_are_refused(tiny_model_folder, tmp_path):
     with pytest.raises(
-        SystemExit, match="family bertxml, which takes no documents or labels without training; neighbors does. Train"
+        SystemExit,
+        match="family bertxml, which takes no documents or labels without training, as neighbors and treaderxml do. Train",
     ):
         extend("--model", tiny_model_folder, "--dataset", "demo", "--output_dir", tmp_path / "more")
     small_ensemble({"a": tiny_model_folder, "b": tiny_model_folder}).save_pretrained(tmp_path / "both")

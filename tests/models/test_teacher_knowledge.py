@@ -16,7 +16,14 @@ def of_rows(rows: list[list[int]]) -> Assignments:
 
 def knowledge(labels: list[list[int]], parents: list[list[int]] = NO_PARENTS, vectors=None, **settings) -> TeacherKnowledge:
     """Training texts with these labels and parents of labels; words 0 and 1 have the vectors (1, 0) and (0, 1)."""
-    sizes = {"num_documents": 0, "num_values": 0, "num_assignments": 0, "num_nodes": len(parents), "corpus_digest": None}
+    sizes = {
+        "num_documents": 0,
+        "num_values": 0,
+        "num_assignments": 0,
+        "num_parents": 0,
+        "num_nodes": len(parents),
+        "corpus_digest": None,
+    }
     config = SimpleNamespace(
         **{
             "retrieval": "words",
@@ -144,6 +151,13 @@ def test_labels_that_move_take_their_documents_along_and_lost_ones_still_teach()
     teacher = knowledge([[1], [3]], parents=[[], [4], [0], []])
     nodes = teacher.resize_labels(torch.tensor([3, -1, 0]))
     teacher.config.num_labels = 3
-    assert nodes.tolist() == [3, -1, 0, 4, 1, 2]  # the labels, the parent that was none, and labels 1 and 2, which are none any more
+    assert nodes.tolist() == [
+        3,
+        -1,
+        0,
+        4,
+        1,
+        2,
+    ]  # the labels, the parent that was none, and labels 1 and 2, which are none any more
     assert teacher_of(teacher, [0, 1], [0.8, 0.6]) == {3: (0.8, True), 4: (0.8, False), 0: (0.6, False)}
     teacher.check()

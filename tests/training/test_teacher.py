@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from hf_xmtc.models.label_names import LabelNames
-from hf_xmtc.training.label_parents import containing_labels, given_parents, tree_parents
+from hf_xmtc.training.label_parents import containing_labels, tree_parents
 from hf_xmtc.training.teacher import label_nodes
 
 # Four texts of the words 0 to 5 with the labels 0, 1 and 2.
@@ -20,7 +20,7 @@ def nodes_of(kind: str, names: LabelNames | None = None, texts=((1,), (2,), (3,)
 
 def test_given_parents_may_be_no_labels_and_are_one_level_up():
     names = LabelNames(["a", "b", "c"], parents=[["top"], ["a", "other"], ["c"]])
-    assert given_parents(names) == ([[4], [0, 3], []], ["other", "top"])
+    assert names.parent_ids() == ([[4], [0, 3], []], ["other", "top"])
     nodes = nodes_of("auto", names)
     assert nodes.parents_from == "given" and nodes.descriptions == [[1], [2], [3], [9], [9]]
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from datasets import DatasetDict
+
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
 from hf_xmtc.data.build_folder import build_folder
 from hf_xmtc.data.label_file import read_label_file
@@ -18,6 +20,7 @@ from hf_xmtc.models.stored_documents import AddedDocuments
 
 from .export_check import check_reopens
 from .extend_options import check_options, option_parser
+from .extension_report import ExtensionReport, describe
 from .families import FAMILIES
 from .json_files import write_json
 from .output_folder import METRICS_FILE, RECIPE_FILE
@@ -65,27 +68,35 @@ def extend(options: argparse.Namespace) -> str:
     recipe = StartingModel.from_pretrained(options.model, options.revision).recipe
     model, tokenizer = open_model(options.model, options.revision)
     model.to(choose_device(None))
-    num_known, counts, texts = model.config.num_labels, AddedDocuments(0, 0, 0), []
+    model.check_growth()
+    num_known, counts, texts, measured = model.config.num_labels, AddedDocuments(0, 0, 0), [], None
     if options.dataset is None:
         labels = read_label_file(Path(options.label_file))
         source, num_new = Path(options.label_file).name, model.add_labels(labels.names, tokenizer, labels.descriptions)
     else:
-        rows, info = _load(options)
+        data = _load(options)
+        rows, info = data["train"], label_info_of(data)
+        report = ExtensionReport(data, info)
+        report.rank(model, tokenizer)
         source, num_new = info.source, model.add_labels(info.names, tokenizer, info.descriptions)
         texts, ids = rows["text"][:], [model.config.label_names.id_of(label) for label in info.names.labels]
         counts = model.add_documents(texts, [[ids[label] for label in row] for row in rows["labels"]], tokenizer)
+        report.rank(model, tokenizer)
+        measured = report.metrics(model.config.label_names, num_known)
     addition = {"source": source, "labels": num_new, "documents": counts.new, "relabelled_documents": counts.relabelled}
     texts = texts[:5] or [model.config.label_names.name_of(label) for label in range(num_known, model.config.num_labels)][:5]
     with build_folder(output) as folder:
-        _write(model, tokenizer, recipe, addition, folder, output.name)
+        _write(model, tokenizer, recipe, addition, measured, folder, output.name)
         top_labels, top_scores, _ = predict_texts(model, tokenizer, texts, top_k=5)
         names = [[model.config.label_names[label] for label in row] for row in top_labels]
         check_reopens(folder, texts, names, top_scores.tolist())
     known = f"; {counts.known:,} were there already" if counts.known else ""
     relabelled = f", {counts.relabelled:,} that were there have further labels" if counts.relabelled else ""
+    silent = " They have no scores until the model is trained further." if num_new and not model.scores_new_labels else ""
     return (
-        f"{counts.new:,} documents are new{relabelled}{known}. {num_new:,} labels are new. The model now has "
+        f"{counts.new:,} documents are new{relabelled}{known}. {num_new:,} labels are new.{silent} The model now has "
         f"{model.config.num_documents:,} documents and {model.config.num_labels:,} labels.\n"
+        f"{describe(measured) + chr(10) if measured else ''}"
         f"Try it: hf-xmtc predict --model {output} --input texts.txt --output tags.jsonl"
     )
 
@@ -101,13 +112,12 @@ def _check_growth(model: str, revision: str | None) -> None:
     if family == EnsembleConfig.model_type:
         remedy = "Extend its parts, and combine them anew with hf-xmtc ensemble; all need the same labels."
     raise ValueError(
-        f"{model} is of the family {family}, which takes no documents or labels without training; {', '.join(growing)} does. {remedy}"
+        f"{model} is of the family {family}, which takes no documents or labels without training, as {' and '.join(growing)} do. {remedy}"
     )
 
 
-def _load(options: argparse.Namespace) -> tuple[Any, Any]:
-    """The training split, and its labels."""
-    data = load_xmtc_dataset(
+def _load(options: argparse.Namespace) -> DatasetDict:
+    return load_xmtc_dataset(
         options.dataset,
         label_space=options.label_space,
         label_file=options.label_file,
@@ -117,21 +127,28 @@ def _load(options: argparse.Namespace) -> tuple[Any, Any]:
         label_column=options.label_column,
         revision=options.dataset_revision,
     )
-    return data["train"], label_info_of(data)
 
 
-def _write(model: Any, tokenizer: Any, recipe: dict[str, Any], addition: dict[str, Any], folder: Path, name: str) -> None:
-    """Write the model folder. Predictions and metrics, which are those of the model before, are left out."""
+def _write(
+    model: Any,
+    tokenizer: Any,
+    recipe: dict[str, Any],
+    addition: dict[str, Any],
+    measured: dict | None,
+    folder: Path,
+    name: str,
+) -> None:
+    """Write the model folder. Predictions and metrics of training, which are those of the model before, are left out."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    counts = model.label_head.label_ids.long().bincount(minlength=model.config.num_labels).cpu().numpy()
+    counts = model.document_labels.label_ids.long().bincount(minlength=model.config.num_labels).cpu().numpy()
     write_label_counts(folder, model.config.label_names.labels, counts, model.config.num_documents)
     fixed = {"model_family": model.config.model_type, **recipe}
     write_json(folder / RECIPE_FILE, {**fixed, "extended_with": [*recipe.get("extended_with", []), addition]})
     limit = (
         f"After training, {addition['documents']:,} documents and {addition['labels']:,} labels of {addition['source']} were added without "
-        "training. The model has not been evaluated since."
+        f"training. {describe(measured) if measured else 'The model has not been evaluated since.'}"
     )
     card = card_from_folder(folder, name, limits=[limit])
     (folder / "README.md").write_text(str(card), encoding="utf-8")
-    write_json(folder / METRICS_FILE, {"extension": addition})  # marks the folder as finished
+    write_json(folder / METRICS_FILE, {"extension": {**addition, "evaluation": measured}})  # marks the folder as finished

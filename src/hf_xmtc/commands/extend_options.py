@@ -10,8 +10,9 @@ def option_parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     parser = argparse.ArgumentParser(
         prog="hf-xmtc extend",
-        description="Add documents and labels to a model that holds its training documents (family neighbors), without training. The model "
-        "stays as it is; the extended one is a new folder.",
+        description="Add documents and labels to a model that holds its training documents (families neighbors and treaderxml), without "
+        "training. The model stays as it is; the extended one is a new folder. It is measured before and after where the data set has a "
+        "test or validation split.",
         allow_abbrev=False,
     )
     parser.add_argument("--model", required=True, metavar="DIR", help="model folder, or its id on the Hub")

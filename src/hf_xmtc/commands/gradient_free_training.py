@@ -7,7 +7,8 @@ from transformers import PreTrainedTokenizerFast
 
 from hf_xmtc.data import LabelInfo
 from hf_xmtc.models.configuration_neighbors import VOTE_FIELDS
-from hf_xmtc.models.modeling_neighbors import NeighborsForXMTC, label_text
+from hf_xmtc.models.growing_model import label_text
+from hf_xmtc.models.modeling_neighbors import NeighborsForXMTC
 from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.linear_trees import train_linear_trees
 from hf_xmtc.training.neighbors import choose_vote, store_neighbors

@@ -48,6 +48,7 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
         num_documents: Training texts N.
         num_values: Their words, each counted once a text, with ``retrieval="tf_idf"``.
         num_assignments: Labels and parents of all of them together.
+        num_parents: Parents of all labels together.
         corpus_digest: Digest of what is stored.
         backbone_config: Config (or its dict) of a transformers encoder instead of the word embedding; see
             `TReaderXMLForXMTC.from_backbone`.
@@ -94,6 +95,7 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
     num_documents: int = 0
     num_values: int = 0
     num_assignments: int = 0
+    num_parents: int = 0
     corpus_digest: str | None = None
     backbone_config: dict | PreTrainedConfig | None = None
 

@@ -1,35 +1,28 @@
 """`NeighborsForXMTC`: the labels of the most similar training documents, and labels whose own text is similar."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from .aligned_tokens import align_words, check_length
 from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .configuration_neighbors import SIZES, VOTE_FIELDS, NeighborsConfig
-from .document_tokens import list_texts, tokenize_documents
-from .label_names import LabelNames
+from .growing_model import GrowingModel
 from .modeling_gradient_free import GradientFreeModel
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from .neighbor_head import NeighborHead, Neighbors
-from .stored_documents import AddedDocuments, Assignments, StoredDocuments, digests_of
+from .stored_documents import Assignments, StoredDocuments, digests_of
 from .text_encoding import encode_texts
 from .text_index import DocumentVectors
 from .tf_idf import TfIdf, WordValues, values_of_tokens
 from .word_encoders import check_word_tokenizer
 
-__all__ = ["NeighborsForXMTC", "label_text"]
+__all__ = ["NeighborsForXMTC"]
 
 
-def label_text(name: str, description: str | None = None) -> str:
-    """The text of a label, by which it is found."""
-    return f"{name}. {description}" if description else name
-
-
-class NeighborsForXMTC(GradientFreeModel):
+class NeighborsForXMTC(GrowingModel, GradientFreeModel):
     """The vote of the most similar training documents, which the model holds with their labels and the labels' texts.
 
     Similarity is the cosine of TF-IDF vectors, or with a backbone that of a frozen encoder's mean states. A label that no training document
@@ -109,8 +102,6 @@ class NeighborsForXMTC(GradientFreeModel):
     def encode_texts(self, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
         """What `encode` gives for any number of texts as token ids, on the CPU, batch by batch; puts the model into evaluation mode."""
         self.eval()
-        if not len(texts) and hasattr(self, "backbone"):
-            return DocumentVectors(torch.zeros(0, self.config.backbone_config.hidden_size))
         return encode_texts(self.encode, texts, hasattr(self, "words"), self.device)
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -132,75 +123,21 @@ class NeighborsForXMTC(GradientFreeModel):
         else:
             super()._init_weights(module)
 
-    # ---- further documents and labels ------------------------------------------------------------------------------------
+    # ---- growth ----------------------------------------------------------------------------------------------------------
 
-    def add_documents(self, texts: Iterable[str], labels: Iterable[Iterable[str | int]], tokenizer: Any) -> AddedDocuments:
-        """Hold further documents, which vote at once, without training.
+    @property
+    def document_labels(self) -> Assignments:
+        return Assignments(self.label_head.label_offsets, self.label_head.label_ids)
 
-        The words that count and their idf stay those of training, as do the settings of the vote. A text that is there already is not
-        stored again: its document gets the labels that it lacks. Texts are the same where their tokens are, up to the cut.
+    @property
+    def stored_documents(self) -> StoredDocuments:
+        return self.label_head.stored_documents
 
-        Args:
-            texts: N texts, cut where the tokenizer and the model say.
-            labels: The labels of each, or their ids.
-            tokenizer: The model's tokenizer.
+    def hold_documents(self, documents: list[list[int]], stored: StoredDocuments) -> None:
+        self.label_head.add_documents(self.encode_texts(documents), stored)
 
-        Returns:
-            How many were new, and how many were there.
-
-        Raises:
-            ValueError: If the model does not have a label, texts and labels differ in number, or an older version has stored the model.
-        """
-        documents, label_ids = self._read(texts, tokenizer), self._label_ids(labels)
-        if len(documents) != len(label_ids):
-            raise ValueError(
-                f"There are {len(documents)} texts but labels of {len(label_ids)}. Give a list of labels for each text."
-            )
-        given = StoredDocuments(digests_of(documents), Assignments.of(label_ids, self.config.num_labels)).to(self.device)
-        stored, new, counts = self.label_head.stored_documents.union(given, self.config.num_labels)
-        self.label_head.add_documents(self.encode_texts([documents[row] for row in new.tolist()]), stored)
-        return counts
-
-    def add_labels(
-        self, labels: LabelNames | Sequence[str], tokenizer: Any, descriptions: Sequence[str | None] | None = None
-    ) -> int:
-        """Add labels, which are found by their texts at once (`label_text_weight`), without training.
-
-        Args:
-            labels: Labels, with display names and parents as `LabelNames`. Those the model has stay as they are.
-            tokenizer: The model's tokenizer.
-            descriptions: Description of each label, which is read after its name.
-
-        Returns:
-            How many the model did not have.
-        """
-        labels, known = LabelNames.of(labels), self.config.label_names
-        new = [label_id for label_id, label in enumerate(labels.labels) if label not in known.ids]
-        texts = [label_text(labels.name_of(label_id), descriptions and descriptions[label_id]) for label_id in new]
-        documents = self._read(texts, tokenizer)
-        if new:
-            sources = [*((known, label_id) for label_id in range(len(known))), *((labels, label_id) for label_id in new)]
-            columns = zip(*((names[i], names.name_of(i), names.parents_of(i)) for names, i in sources), strict=True)
-            self.resize_labels(LabelNames(*columns))
-            self.label_head.add_label_texts(self.encode_texts(documents))
-        return len(new)
-
-    def _read(self, texts: Iterable[str], tokenizer: Any) -> list[list[int]]:
-        self.check_tokenizer(tokenizer)
-        limit = min(tokenizer.model_max_length, self.max_input_tokens or LARGE_INTEGER)
-        documents = tokenize_documents(tokenizer, list_texts(texts), limit if limit < LARGE_INTEGER else None)
-        return [document.ids for document in documents]
-
-    def _label_ids(self, labels: Iterable[Iterable[str | int]]) -> list[list[int]]:
-        ids, num_labels = self.config.label_names.ids, self.config.num_labels
-        rows = [[ids.get(label, label) if isinstance(label, str) else int(label) for label in row] for row in labels]
-        unknown = {label for row in rows for label in row if isinstance(label, str) or not 0 <= label < num_labels}
-        if unknown:
-            raise ValueError(
-                f"The model lacks {len(unknown)} labels of these documents, such as {min(unknown, key=str)!r}. Add them first: "
-                "model.add_labels(…)."
-            )
-        return rows
+    def hold_label_texts(self, texts: list[str], tokenizer: Any) -> None:
+        self.label_head.add_label_texts(self.encode_texts(self.token_ids_of(texts, tokenizer)))
 
     # ---- scores ----------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """`TReaderXMLForXMTC`: a text is read together with the labels of similar training texts."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -7,14 +9,17 @@ from .aligned_tokens import AlignedWords, check_length
 from .backbone_model import OptionalBackboneModel
 from .backbones import check_segments, number_of_segments
 from .configuration_treaderxml import TReaderXMLConfig
+from .growing_model import GrowingModel
 from .modeling_xmtc import XMTCOutput
 from .reading_layers import Reading, Sequence, TanhSelfAttention, TeacherEmbedding
+from .stored_documents import Assignments, StoredDocuments
 from .teacher_knowledge import Teacher, TeacherKnowledge
+from .text_encoding import encode_texts
 
 __all__ = ["TReaderXMLForXMTC"]
 
 
-class TReaderXMLForXMTC(OptionalBackboneModel):
+class TReaderXMLForXMTC(GrowingModel, OptionalBackboneModel):
     """Two branches of self-attention, one over the text and one over its teacher: the labels of the nearest training texts and their
     parents. A third attention reads them together, in which the text sees the teacher but not the teacher the text.
 
@@ -27,6 +32,8 @@ class TReaderXMLForXMTC(OptionalBackboneModel):
     """
 
     config_class = TReaderXMLConfig
+
+    scores_new_labels = False
 
     def __init__(self, config: TReaderXMLConfig):
         super().__init__(config)
@@ -88,6 +95,45 @@ class TReaderXMLForXMTC(OptionalBackboneModel):
             module.reset_parameters()
         else:
             super()._init_weights(module)
+
+    # ---- growth: the teacher knows new documents and labels at once, the output layer not before it is trained -----------------
+
+    def check_growth(self) -> None:
+        if self.teacher is None:
+            raise ValueError(
+                "The model has use_teacher=False and holds no training texts, so it takes no documents or labels without training."
+            )
+
+    @property
+    def document_labels(self) -> Assignments:
+        return self.stored_documents.assignments
+
+    @property
+    def stored_documents(self) -> StoredDocuments:
+        return self.teacher.stored_documents
+
+    def hold_documents(self, documents: list[list[int]], stored: StoredDocuments) -> None:
+        by_words = self.config.retrieval == "tf_idf"
+        self.teacher.add_documents(encode_texts(self.teacher.vectors_of, documents, by_words, self.device), stored)
+
+    def hold_label_texts(self, texts: list[str], tokenizer: Any) -> None:
+        """Describe the new labels; they have parents where these are those of the data."""
+        special = set(tokenizer.all_special_ids)
+
+        def rows_of(texts: list[str]) -> Tensor:
+            tokens = self.token_ids_of(texts, tokenizer)
+            return self.teacher_embedding.rows_of([[token for token in ids if token not in special] for ids in tokens])
+
+        known, num_labels = self.teacher_embedding.descriptions, self.config.num_labels
+        of_others = known[num_labels:]
+        if self.config.parents_from == "given":
+            parents, others = self.config.label_names.parent_ids()
+            num_nodes = num_labels + len(others)
+            self.teacher.store_parents(Assignments.of(parents, num_nodes), num_nodes)
+            of_others = rows_of(others)
+        # A number is no text.
+        of_new = rows_of(["" if text.isdigit() else text for text in texts])
+        self.teacher_embedding.descriptions = torch.cat([known[: num_labels - len(texts)], of_new, of_others])
 
     # ---- encoding --------------------------------------------------------------------------------------------------------
 

@@ -127,9 +127,13 @@ class TeacherEmbedding(nn.Module):
 
     def store(self, token_ids: list[list[int]]) -> None:
         """Hold the token ids of each node's description, cut after ``description_length``."""
+        self.descriptions = self.rows_of(token_ids)
+
+    def rows_of(self, token_ids: list[list[int]]) -> Tensor:
+        """Descriptions as rows, (M, l_d), padded with -100."""
         length = self.descriptions.shape[1]
         rows = [[*ids[:length], *[-100] * (length - len(ids))] for ids in token_ids]
-        self.descriptions = torch.tensor(rows, dtype=torch.int32, device=self.descriptions.device).view(-1, length)
+        return torch.tensor(rows, dtype=torch.int32, device=self.descriptions.device).view(-1, length)
 
     def select(self, old_ids: Tensor) -> None:
         """Hold the descriptions of some nodes, (M,) in this order; at -1 none."""

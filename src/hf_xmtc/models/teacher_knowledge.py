@@ -11,7 +11,7 @@ from .aligned_tokens import align_words
 from .backbones import build_backbone, run_backbone
 from .inverted_index import index_entries
 from .label_losses import sum_type
-from .stored_documents import Assignments
+from .stored_documents import Assignments, StoredDocuments
 from .text_index import DocumentVectors, Neighbors, VectorIndex, WordIndex, nearest_texts
 from .tf_idf import TfIdf, WordValues
 from .tracing import is_traced
@@ -43,7 +43,7 @@ class TeacherKnowledge(nn.Module):
     Args:
         config: Has ``retrieval``, ``num_neighbors``, ``max_teacher_labels``, ``vocab_size``, ``pad_token_id``, ``num_labels``;
             ``word_size`` of words or ``backbone_config`` of an encoder; and, as the outcome of `store`, ``num_documents``,
-            ``num_values``, ``num_assignments``, ``num_nodes`` (M) and ``corpus_digest``.
+            ``num_values``, ``num_assignments``, ``num_parents``, ``num_nodes`` (M) and ``corpus_digest``.
 
     Source: TReaderXML (Wang et al., 2022), §3.1, equations 1 and 2 and Algorithm 1. The algorithm drops relevant labels without a
     parent, of flat label sets all; here they stay, as the text says. Equation 2 has V_xi twice in its numerator, a misprint.
@@ -65,6 +65,8 @@ class TeacherKnowledge(nn.Module):
         self.register_buffer("node_offsets", torch.zeros(config.num_documents + 1, dtype=torch.int32))
         self.register_buffer("node_ids", torch.zeros(config.num_assignments, dtype=torch.int32))
         self.register_buffer("is_own", torch.zeros(config.num_assignments, dtype=torch.bool))
+        self.register_buffer("parent_offsets", torch.zeros(config.num_labels + 1, dtype=torch.int32))
+        self.register_buffer("parent_ids", torch.zeros(config.num_parents, dtype=torch.int32))
         self.requires_grad_(False)
         self.train()
 
@@ -74,7 +76,7 @@ class TeacherKnowledge(nn.Module):
 
     def reset_parameters(self) -> None:
         """Hold nothing."""
-        for tensor in (self.text_hashes, self.node_offsets, self.node_ids, self.is_own):
+        for tensor in self.buffers(recurse=False):
             init.zeros_(tensor)
         if self.config.retrieval == "words":
             init.zeros_(self.word_vectors)
@@ -102,26 +104,56 @@ class TeacherKnowledge(nn.Module):
             parents: The parents of each label, of which those that are no labels have ids from L on.
             text_hashes: The same number for the same text, (N,) int64.
         """
-        config, device = self.config, self.node_ids.device
         self.texts.store(texts)
-        self.requires_grad_(False)
-        self.text_hashes = text_hashes.to(device).contiguous()
-        config.num_documents = self.texts.num_texts
+        self.text_hashes = text_hashes.to(self.node_ids.device).contiguous()
+        last = int(parents.label_ids.max()) if len(parents.label_ids) else -1
+        self._assign(labels, parents, max(self.config.num_labels, last + 1))
+
+    @torch.no_grad()
+    def add_documents(self, texts: WordValues | DocumentVectors, stored: StoredDocuments) -> None:
+        """Hold further texts behind those that are there; ``stored`` has the digests and labels of all."""
+        self.texts.add(texts)
+        self.text_hashes = stored.digests.contiguous()
+        self._assign(stored.assignments, self.parents, self.config.num_nodes)
+
+    @torch.no_grad()
+    def store_parents(self, parents: Assignments, num_nodes: int) -> None:
+        """Hold other parents of the labels, of ``num_nodes`` nodes."""
+        self._assign(self.stored_documents.assignments, parents, num_nodes)
+
+    @property
+    def parents(self) -> Assignments:
+        """The parents of each label."""
+        return Assignments(self.parent_offsets, self.parent_ids)
+
+    @property
+    def stored_documents(self) -> StoredDocuments:
+        """Digests and labels of the training texts."""
+        rows = Assignments(self.node_offsets, self.node_ids).rows[self.is_own]
+        labels = Assignments.of_pairs(rows, self.node_ids[self.is_own], len(self.text_hashes))
+        return StoredDocuments(self.text_hashes, labels)
+
+    def _assign(self, labels: Assignments, parents: Assignments, num_nodes: int) -> None:
+        labels, parents = (Assignments(*(part.to(self.node_ids.device) for part in pairs)) for pairs in (labels, parents))
+        own = labels.rows * num_nodes + labels.label_ids
+        ends = parents.offsets[-1:].expand(num_nodes + 1 - len(parents.offsets))  # nodes that are no labels have no parents
+        which, entries = index_entries(torch.cat([parents.offsets, ends]), labels.label_ids)
+        keys = torch.cat([own, labels.rows[which] * num_nodes + parents.label_ids[entries]]).unique()
+        self._assign_nodes(keys // num_nodes, keys % num_nodes, torch.isin(keys, own), parents, num_nodes)
+
+    def _assign_nodes(
+        self, documents: Tensor, node_ids: Tensor, is_own: Tensor, parents: Assignments, num_nodes: int
+    ) -> None:
+        """Hold pairs of a document and a node, in order, and write all sizes and the digest into the config."""
+        config, device = self.config, self.node_ids.device
+        self.requires_grad_(False)  # arrays that have just been replaced
+        nodes = Assignments.of_pairs(documents, node_ids, self.texts.num_texts)
+        self.node_offsets, self.node_ids, self.is_own = (part.to(device) for part in (*nodes, is_own))
+        self.parent_offsets, self.parent_ids = (part.to(device, torch.int32) for part in parents)
+        config.num_documents, config.num_assignments = self.texts.num_texts, len(node_ids)
+        config.num_parents, config.num_nodes = len(self.parent_ids), num_nodes
         if isinstance(self.texts, WordIndex):
             config.num_values = len(self.texts.values)
-        num_nodes = max(config.num_labels, int(parents.label_ids.max()) + 1 if len(parents.label_ids) else 0)
-        documents = torch.arange(config.num_documents).repeat_interleave(labels.offsets.diff())
-        own = documents * num_nodes + labels.label_ids
-        which, entries = index_entries(parents.offsets, labels.label_ids)
-        keys = torch.cat([own, documents[which] * num_nodes + parents.label_ids[entries]]).unique()
-        self._assign(keys // num_nodes, keys % num_nodes, torch.isin(keys, own), num_nodes)
-
-    def _assign(self, documents: Tensor, node_ids: Tensor, is_own: Tensor, num_nodes: int) -> None:
-        config, device = self.config, self.node_ids.device
-        counts = documents.bincount(minlength=config.num_documents)
-        self.node_offsets = nn.functional.pad(counts.cumsum(0), (1, 0)).to(device, torch.int32)
-        self.node_ids, self.is_own = node_ids.to(device, torch.int32), is_own.to(device)
-        config.num_assignments, config.num_nodes = len(node_ids), num_nodes
         config.corpus_digest = self.digest()
 
     def digest(self) -> str:
@@ -143,10 +175,12 @@ class TeacherKnowledge(nn.Module):
                 f"corpus_digest={self.config.corpus_digest!r}. Do the two files come from different models? Copy both from the same folder."
             )
         self.texts.check()
-        offsets, ids, num_nodes = self.node_offsets, self.node_ids, self.config.num_nodes
-        in_order = int(offsets[0]) == 0 and bool((offsets.diff() >= 0).all()) and int(offsets[-1]) == len(ids)
-        if not in_order or bool(((ids < 0) | (ids >= num_nodes)).any()):
-            raise ValueError(f"The labels of the training texts are damaged: they point outside of {num_nodes} nodes.")
+        num_nodes = self.config.num_nodes
+        pairs = {"labels of the training texts": Assignments(self.node_offsets, self.node_ids), "parents": self.parents}
+        for content, (offsets, ids) in pairs.items():
+            in_order = int(offsets[0]) == 0 and bool((offsets.diff() >= 0).all()) and int(offsets[-1]) == len(ids)
+            if not in_order or bool(((ids < 0) | (ids >= num_nodes)).any()):
+                raise ValueError(f"The {content} are damaged: they point outside of {num_nodes} nodes.")
 
     @torch.no_grad()
     def resize_labels(self, old_ids: Tensor) -> Tensor:
@@ -163,15 +197,21 @@ class TeacherKnowledge(nn.Module):
         nodes = torch.cat([old_ids, torch.arange(config.num_labels, config.num_nodes), removed])
         new_ids = torch.empty(config.num_nodes, dtype=torch.long)
         new_ids[nodes[nodes >= 0]] = (nodes >= 0).nonzero()[:, 0]
-        documents = torch.arange(config.num_documents).repeat_interleave(self.node_offsets.diff().cpu())
-        self._assign(documents, new_ids[self.node_ids.long().cpu()], self.is_own.cpu(), len(nodes))
+        documents = Assignments(self.node_offsets, self.node_ids).rows.cpu()
+        children, parents = new_ids[self.parents.rows.cpu()], new_ids[self.parent_ids.long().cpu()]
+        pairs = (children * len(nodes) + parents)[children < len(old_ids)].sort().values
+        parents = Assignments.of_pairs(pairs // len(nodes), pairs % len(nodes), len(old_ids))
+        self._assign_nodes(documents, new_ids[self.node_ids.long().cpu()], self.is_own.cpu(), parents, len(nodes))
         return nodes
 
     @torch.no_grad()
     def forget_labels(self) -> None:
         """Hold the training texts without labels and parents."""
         nothing = torch.zeros(0, dtype=torch.long)
-        self._assign(nothing, nothing, nothing.bool(), self.config.num_labels)
+        labels, parents = (
+            Assignments.of_pairs(nothing, nothing, size) for size in (self.texts.num_texts, self.config.num_labels)
+        )
+        self._assign(labels, parents, self.config.num_labels)
 
     # ---- the teacher of a text -------------------------------------------------------------------------------------------
 

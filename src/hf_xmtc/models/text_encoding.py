@@ -45,6 +45,8 @@ def encode_texts(
             parts.append([part[kept].to(kind) for part, kind in zip(words[:4], _SMALL, strict=True)])
             parts[-1][0] += start
         return WordValues(*map(torch.cat, zip(*parts, strict=True)), len(texts))
+    if not len(texts):
+        return read([[0]]).of_documents(0, 0)
     # Texts of equal lengths together.
     order = np.argsort([len(text) for text in texts], kind="stable")
     starts = logging.tqdm(range(0, len(texts), ENCODER_BATCH), desc="Encoding", unit="batch", leave=False)

@@ -1,32 +1,17 @@
-"""Parents of labels: those of the data, or labels that contain others, or clusters."""
+"""Parents of labels where the data name none: labels that contain others, or clusters."""
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from hf_xmtc.label_tree import label_features, label_matrix
 from hf_xmtc.label_tree.deep_tree import balanced_clusters
-from hf_xmtc.models.label_names import LabelNames
 
-__all__ = ["containing_labels", "given_parents", "tree_parents"]
+__all__ = ["containing_labels", "tree_parents"]
 
 # A label contains another one that has at least so many documents, of which at least such a share have it too.
 MIN_SHARE, MIN_DOCUMENTS = 0.9, 3
 # Most labels of a cluster.
 CLUSTER_SIZE = 16
-
-
-def given_parents(names: LabelNames) -> tuple[list[list[int]], list[str]]:
-    """The direct parents that the data name.
-
-    Returns:
-        The ids of each label's parents, from L on for those that are no labels; and these, in the order of their ids.
-    """
-    rows = [names.parents_of(label_id) for label_id in range(len(names))]
-    ids = names.ids
-    others = sorted({parent for row in rows for parent in row if parent not in ids})
-    ids_of_others = {parent: len(names) + place for place, parent in enumerate(others)}
-    parents = [[ids[parent] if parent in ids else ids_of_others[parent] for parent in row] for row in rows]
-    return [[parent for parent in row if parent != label] for label, row in enumerate(parents)], others
 
 
 def containing_labels(label_rows: list[list[int]], num_labels: int) -> list[list[int]]:

@@ -18,7 +18,7 @@ from hf_xmtc.models.text_encoding import encode_texts
 from hf_xmtc.models.text_index import DocumentVectors
 from hf_xmtc.models.tf_idf import TfIdf, WordValues
 
-from .label_parents import containing_labels, given_parents, tree_parents
+from .label_parents import containing_labels, tree_parents
 from .word_counts import count_words
 
 __all__ = ["LabelNodes", "label_nodes", "store_teacher", "vectors_of_texts"]
@@ -133,7 +133,7 @@ def label_nodes(
             descriptions[label] = row.indices[np.argsort(-row.data, kind="stable")[:num_words]].tolist()
     parents: list[list[int]] = [[] for _ in range(num_labels)]
     if kind in ("auto", "given"):
-        parents, of_others = given_parents(names)
+        parents, of_others = names.parent_ids()
         if kind == "given" and not any(parents):
             raise ValueError(
                 "parents='given', but no label of the data has one. Give parents in labels.parquet, or leave parents out to have them found."
