@@ -301,6 +301,8 @@ class Recipe:
             del settings["num_cls_tokens"]
         if self.model.model:
             settings = {key: value for key, value in settings.items() if key not in TOKENIZER_OPTIONS}
+        if self.model.start is not None and self.model.candidates_from == self.model.start.generating_model:
+            settings.pop("candidates_from", None)  # of the model, in its folder
         if self.data.document_limits:
             settings["document_sample"] = "text_hash"
         for key, value in settings.items():

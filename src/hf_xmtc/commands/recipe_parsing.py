@@ -18,6 +18,7 @@ __all__ = ["parse_recipe", "read_recipe_file"]
 
 # What train.py adds to recipe.json beside the settings.
 RECORDED = (
+    "candidates_digest",
     "data_digest",
     "dataset_fingerprint",
     "dataset_language",
