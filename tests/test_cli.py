@@ -60,7 +60,7 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
     code = (
         "import contextlib, io, sys\n"
         "from hf_xmtc_command import main\n"
-        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'tree --help', 'extend --help', 'compare --help', 'predict --model x', 'push --modle x'):\n"
+        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'tree --help', 'extend --help', 'compare --help', 'predict --model x', 'push --modle x', 'train --config missing.yaml'):\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):\n"
         "        main(line.split())\n"
         "heavy = {'huggingface_hub', 'numpy', 'torch', 'transformers', 'yaml'} & set(sys.modules)\n"

@@ -42,7 +42,10 @@ def test_two_models_become_one_folder(parts, tmp_path, capsys):
     folder = tmp_path / "together"
     assert cli(["ensemble", *map(str, parts), "--output_dir", str(folder), "--num_trials", "20"]) == 0
     said = capsys.readouterr().out
-    assert "tuned" in said and "labels in common" in said and "Weights: bert " in said
+    assert "tuned" in said and "labels in common" in said and f"hf-xmtc predict --model {folder} " in said
+    chosen = json.loads((folder / "config.json").read_text())["parts"]
+    shown = [f"{name} {part['weight']:.2f} (exponent {part['exponent']:g})" for name, part in chosen.items()]
+    assert f"Weights: {', '.join(shown)}." in said
     report = check_model_folder(folder)
     assert report.problems == [] and report.left_out == []
     metrics = json.loads((folder / "metrics.json").read_text())

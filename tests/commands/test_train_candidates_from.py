@@ -11,6 +11,7 @@ from transformers import pipeline
 
 from hf_xmtc.commands.export_check import check_reopens
 from hf_xmtc.commands.predict import PredictArguments, predict_file
+from hf_xmtc.commands.recipe_parsing import read_recipe_file
 from hf_xmtc.commands.training_run import TrainingRun
 from hf_xmtc.hub import check_model_folder
 from hf_xmtc.retrieval import ModelCandidates, open_generator
@@ -79,7 +80,10 @@ def test_a_model_that_is_trained_on_keeps_its_generating_model(train, unchecked,
     train(tmp_path / "run", model=folder, max_steps=1, **own)
     generators = [open_generator(path) for path in (folder, tmp_path / "run")]
     assert isinstance(generators[1], ModelCandidates) and generators[1].digest() == generators[0].digest()
-    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["candidates_from"] == "candidates"
+    recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert "candidates_from" not in recipe and recipe["candidates_digest"] == generators[0].digest()
+    assert "candidates_from" not in read_recipe_file(tmp_path / "run" / "recipe.json", {*recipe} - {"candidates_digest"})
+    assert "open_generator" in (tmp_path / "run" / "README.md").read_text()
     train(
         tmp_path / "other", model=folder, candidates_from=save_small_cnn(tmp_path / "cnn", sorted(WORDS)), max_steps=1, **own
     )

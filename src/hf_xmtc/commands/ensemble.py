@@ -16,17 +16,18 @@ import torch
 from hf_xmtc.ensemble import METHODS, Combination, metric_function, tune
 from hf_xmtc.hub import card_from_folder
 from hf_xmtc.inference.model_opening import check_readable, open_model
-from hf_xmtc.metrics import SHORT_REPORT, best_threshold
+from hf_xmtc.metrics import best_threshold
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER, EnsembleForXMTC
 
-from .ensemble_comparison import Comparison, overlap
+from .ensemble_comparison import Comparison, comparison_summary, overlap, weight_summary
 from .ensemble_options import check_options, method_for_files, option_parser
 from .export_check import check_reopens
 from .frequency_report import frequency_report
 from .json_files import write_json
 from .metric_weights import metric_weights, read_recipe
 from .output_folder import METRICS_FILE, RECIPE_FILE, OutputFolder, empty_folder
+from .reporting import next_steps
 from .stored_predictions import (
     LABEL_COUNTS,
     StoredPredictions,
@@ -133,7 +134,8 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
     _check_reopens(model, output, names, len(folders))
     write_json(output / METRICS_FILE, metrics)  # last, because it marks the folder as finished
     return (
-        f"{_summary(metrics)}\n{_weight_summary(part_names, chosen)}The ensemble of {', '.join(part_names)} is in {output}."
+        f"{comparison_summary(metrics)}\n{weight_summary(part_names, chosen)}"
+        f"The ensemble of {', '.join(part_names)} is in {output}. {next_steps(output)}"
     )
 
 
@@ -192,7 +194,7 @@ def ensemble_files(
         columns["gold"] = [labels[row[row >= 0]].tolist() for row in gold]
     pq.write_table(pa.table(columns), output / "predictions.parquet", compression="zstd")
     write_json(output / METRICS_FILE, metrics)
-    return f"{note}{_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
+    return f"{note}{comparison_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
 
 
 def _named_path(file: Path) -> Path:
@@ -340,29 +342,3 @@ def _check_reopens(model: EnsembleForXMTC, output: Path, names: LabelNames, num_
     logger.info(
         f"Reopened {output} in a fresh process without hf_xmtc: the scores agree (largest difference {difference:.1e})."
     )
-
-
-def _weight_summary(names: Sequence[str], chosen: Combination) -> str:
-    """A line with the weights that tuning gave; nothing for other methods."""
-    if not chosen.weights:
-        return ""
-    idle = [name for name, weight in zip(names, chosen.weights, strict=True) if not weight]
-    note = f" {', '.join(idle)} adds nothing and takes its time: leave it out, or choose --method consensus." if idle else ""
-    return (
-        f"Weights: {', '.join(f'{name} {weight:.2f}' for name, weight in zip(names, chosen.weights, strict=True))}.{note}\n"
-    )
-
-
-def _summary(metrics: dict[str, Any]) -> str:
-    """The tables in percent."""
-    lines = []
-    for split, rows in metrics.get("comparison", {}).items():
-        shown = [name for name in SHORT_REPORT if name in next(iter(rows.values()))]
-        width = max(map(len, rows))
-        lines += [f"{split:<{width}}  " + "  ".join(f"{name:>6}" for name in shown)]
-        lines += [
-            f"{row:<{width}}  " + "  ".join(f"{100 * values[name]:6.2f}" for name in shown) for row, values in rows.items()
-        ]
-    for pair, shares in metrics.get("overlap", {}).get("pairs", {}).items():
-        lines.append(f"{pair} have {100 * shares[-1]:.0f} % of their first {len(shares)} labels in common.")
-    return "\n".join(lines)

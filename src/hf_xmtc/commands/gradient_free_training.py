@@ -48,4 +48,4 @@ def label_token_ids(info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> list
     """Token ids of the text of each label: its display name, and its description where it has one."""
     names = [info.names.name_of(label_id) for label_id in range(info.num_labels)]
     descriptions = info.descriptions or [None] * info.num_labels
-    return tokenizer(list(map(label_text, names, descriptions)), truncation=True)["input_ids"]
+    return tokenizer([label_text(*pair) for pair in zip(names, descriptions, strict=True)], truncation=True)["input_ids"]

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from datasets import Dataset, DatasetDict
@@ -24,9 +24,6 @@ from .families import builds_transformer, family_named, reads_cls_tokens, reads_
 from .processes import log_once
 from .recipe import Recipe
 from .starting_model import StartingModel
-
-if TYPE_CHECKING:
-    from hf_xmtc.label_tree import LabelTree
 
 __all__ = ["build_model", "build_tokenizer", "check_size", "initialize_labels", "model_digest", "with_starting_model"]
 
@@ -136,13 +133,7 @@ def model_digest(recipe: Recipe) -> str | None:
     """A checksum of the trained model or the label tree that the recipe names: a resumed run must have started from the same."""
     if recipe.model.start is not None:
         return recipe.model.start.digest()
-    return None if recipe.model.label_tree is None else _label_tree(recipe).digest()
-
-
-def _label_tree(recipe: Recipe) -> "LabelTree":
-    from hf_xmtc.label_tree import LabelTree  # not at the top: other models do without scipy
-
-    return LabelTree.load(recipe.model.label_tree)
+    return None if recipe.model.tree is None else recipe.model.tree.digest()
 
 
 def _settings(recipe: Recipe, info: LabelInfo) -> dict[str, Any]:
@@ -152,8 +143,8 @@ def _settings(recipe: Recipe, info: LabelInfo) -> dict[str, Any]:
         ValueError: If the recipe has other sizes.
     """
     settings = {"label_names": info.names, **recipe.model.config_settings()}
-    if recipe.model.label_tree is not None:
-        sizes = list(_label_tree(recipe).num_nodes[:-1])
+    if (tree := recipe.model.tree) is not None:
+        sizes = list(tree.num_nodes[:-1])
         if (chosen := settings.get("tree_level_sizes", sizes)) != sizes:
             raise ValueError(
                 f"tree_level_sizes={chosen} in config_overrides, but the tree {recipe.model.label_tree} has levels of {sizes} clusters. Leave "

@@ -3,7 +3,8 @@
 import dataclasses
 import os
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
@@ -13,6 +14,9 @@ from .families import FAMILIES, FROM_SCRATCH, family_named, reads_cls_tokens
 from .gradient_options import check_gradient_options, without_gradient_options
 from .recipe_checks import check_model_settings, check_training_settings
 from .starting_model import TOKENIZER_OPTIONS, StartingModel
+
+if TYPE_CHECKING:
+    from hf_xmtc.label_tree import LabelTree
 
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe"]
 
@@ -130,6 +134,15 @@ class ModelArguments:
     def __post_init__(self):
         if self.cornet_num_blocks is None and self.model_family in FAMILIES:
             self.cornet_num_blocks = FAMILIES[self.model_family][0].cornet_num_blocks
+
+    @cached_property
+    def tree(self) -> "LabelTree | None":
+        """The tree in the folder ``label_tree``, read once; None without."""
+        if self.label_tree is None:
+            return None
+        from hf_xmtc.label_tree import LabelTree  # not at the top: other models do without scipy
+
+        return LabelTree.load(self.label_tree)
 
     @property
     def num_candidates(self) -> int:
@@ -301,6 +314,8 @@ class Recipe:
             del settings["num_cls_tokens"]
         if self.model.model:
             settings = {key: value for key, value in settings.items() if key not in TOKENIZER_OPTIONS}
+        if self.model.start is not None and self.model.candidates_from == self.model.start.generating_model:
+            settings.pop("candidates_from", None)  # of the model, in its folder
         if self.data.document_limits:
             settings["document_sample"] = "text_hash"
         for key, value in settings.items():

@@ -6,11 +6,12 @@ them by ``python -m hf_xmtc.commands.write_train_help``, and a test compares bot
 
 import argparse
 import dataclasses
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["PAGE", "check_options", "help_page", "option_parser"]
+__all__ = ["PAGE", "check_options", "check_recipe_file", "help_page", "option_parser", "values_of"]
 
 PAGE = Path(__file__).parent / "train_help.txt"
 
@@ -56,14 +57,40 @@ _WIDTH, _COLUMN = 80, 30
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the page of help where it is asked for; the options are checked by `option_parser`.
+    """Print the page of help where it is asked for, and refuse a recipe file that is not there; `option_parser` checks the options.
 
     Raises:
-        SystemExit: If it is.
+        SystemExit: In both cases.
     """
     if not {"-h", "--help"}.isdisjoint(argv):
         print(PAGE.read_text(encoding="utf-8"), end="")
         raise SystemExit(0)
+    try:
+        for path in values_of("--config", argv):
+            check_recipe_file(path)
+    except FileNotFoundError as error:
+        raise SystemExit(f"FileNotFoundError: {error}") from error
+
+
+def check_recipe_file(path: str) -> None:
+    """Refuse a recipe file that is not there.
+
+    Raises:
+        FileNotFoundError: With its name.
+    """
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"There is no recipe file {path}. Recipes of this project lie in scripts/recipes/.")
+
+
+def values_of(option: str, argv: Sequence[str]) -> list[str]:
+    """All values that the command line gives to an option, in order."""
+    values = []
+    for position, argument in enumerate(argv):
+        if argument.startswith(f"{option}="):
+            values.append(argument.partition("=")[2])
+        elif argument == option and position + 1 < len(argv):
+            values.append(argv[position + 1])
+    return values
 
 
 class _ShowPage(argparse.Action):

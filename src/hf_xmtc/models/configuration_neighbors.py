@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedConfig
 
 from .backbones import OptionalBackbone
-from .configuration_xmtc import XMTCConfig
+from .configuration_word_level import WordTokenizerConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ VOTE_FIELDS = ("num_neighbors", "similarity_power", "label_text_weight", "label_
 SIZES = ("num_documents", "num_values", "num_label_values", "num_assignments")
 
 
-class NeighborsConfig(OptionalBackbone, XMTCConfig):
+class NeighborsConfig(OptionalBackbone, WordTokenizerConfig):
     """Settings of `NeighborsForXMTC`. ``hf-xmtc train`` chooses those of the vote on validation where they are not given.
 
     Args:
@@ -54,16 +54,6 @@ class NeighborsConfig(OptionalBackbone, XMTCConfig):
     num_label_values: int = 0
     num_assignments: int = 0
     backbone_config: dict | PreTrainedConfig | None = None
-
-    @classmethod
-    def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "NeighborsConfig":
-        """Settings that fit a word tokenizer: vocabulary and padding.
-
-        Args:
-            tokenizer: From `hf_xmtc.tokenization.train_word_tokenizer`, without CLS tokens.
-            settings: Further fields, which win over the tokenizer's.
-        """
-        return cls(**{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **settings})
 
     @classmethod
     def for_backbone(cls, backbone_config: PreTrainedConfig, tokenizer: Any, **settings: Any) -> "NeighborsConfig":
