@@ -194,3 +194,9 @@ def test_damaged_parents_are_refused(build):
     model.teacher.parent_ids[0] = 11
     with pytest.raises(ValueError, match="The parents are damaged: they point outside of 10 nodes"):
         model.teacher.check()
+
+
+@pytest.mark.parametrize(("labels", "named"), [(["violin"], "'violin'"), ([[1.7]], r"\[1\.7\]"), ([[True]], r"\[True\]")])
+def test_labels_that_are_no_list_of_labels_or_ids_are_refused(build, tokenizer, labels, named):
+    with pytest.raises(ValueError, match=f"labels of a document are {named}, but must be a list"):
+        build().add_documents(["violin trumpet"], labels, tokenizer)

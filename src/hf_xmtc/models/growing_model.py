@@ -1,6 +1,7 @@
 """`GrowingModel`: families that hold their training documents, and take further documents and labels without training."""
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 from transformers.tokenization_utils_base import LARGE_INTEGER
@@ -118,7 +119,17 @@ class GrowingModel:
 
     def _label_ids(self, labels: Iterable[Iterable[str | int]]) -> list[list[int]]:
         ids, num_labels = self.config.label_names.ids, self.config.num_labels
-        rows = [[ids.get(label, label) if isinstance(label, str) else int(label) for label in row] for row in labels]
+        rows = [row if isinstance(row, str) else list(row) for row in labels]
+        for row in rows:
+            # A string would be read letter by letter, and 1.7 as 1.
+            if isinstance(row, str) or any(
+                isinstance(label, bool) or not isinstance(label, (str, Integral)) for label in row
+            ):
+                raise ValueError(
+                    f"The labels of a document are {row!r:.80}, but must be a list of labels or of label ids: [['travel', 'italy']] for one "
+                    "text."
+                )
+        rows = [[ids.get(label, label) if isinstance(label, str) else int(label) for label in row] for row in rows]
         unknown = {label for row in rows for label in row if isinstance(label, str) or not 0 <= label < num_labels}
         if unknown:
             raise ValueError(
