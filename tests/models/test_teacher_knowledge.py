@@ -144,6 +144,13 @@ def test_labels_that_move_take_their_documents_along_and_lost_ones_still_teach()
     teacher = knowledge([[1], [3]], parents=[[], [4], [0], []])
     nodes = teacher.resize_labels(torch.tensor([3, -1, 0]))
     teacher.config.num_labels = 3
-    assert nodes.tolist() == [3, -1, 0, 4, 1, 2]  # the labels, the parent that was none, and labels 1 and 2, which are none any more
+    assert nodes.tolist() == [
+        3,
+        -1,
+        0,
+        4,
+        1,
+        2,
+    ]  # the labels, the parent that was none, and labels 1 and 2, which are none any more
     assert teacher_of(teacher, [0, 1], [0.8, 0.6]) == {3: (0.8, True), 4: (0.8, False), 0: (0.6, False)}
     teacher.check()
