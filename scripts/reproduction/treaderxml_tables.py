@@ -24,10 +24,7 @@ BASELINES = (
     Row("dismec", "linear SVM, one-vs-all (DiSMEC)", Line("black", "solid"), seeded=False),
     Row("neighbors", "votes of neighbours alone (TF-IDF)", Line("tab:pink", "dashed"), seeded=False),
 )
-_SETTINGS = (
-    "All rows of TReaderXML have the rate, the epochs and the number of neighbours that were chosen for row 6 on validation, seed 1 alone. "
-    "A teacher has the labels of the 10 nearest training texts and their parents."
-)
+_SETTINGS = "All rows of TReaderXML have the settings of row 6; no row has a rate of its own. A teacher has the labels of the 10 nearest training texts and their parents."
 
 
 def _here(dataset: str, source: str, title: str, *remarks: str) -> Table:

@@ -5,6 +5,7 @@ import torch
 
 from hf_xmtc import TReaderXMLConfig, TReaderXMLForXMTC
 from hf_xmtc.models.reading_layers import Reading, Sequence, TanhSelfAttention
+from hf_xmtc.models.stored_documents import Assignments
 from hf_xmtc.models.teacher_knowledge import Teacher
 from models.families import LONG, SHORT, VARIANTS, make_batch
 
@@ -142,6 +143,85 @@ def test_flattened_positions_count_padding_as_zero():
     assert torch.equal(pooled[0, 4 * 12 : 6 * 12], of_text[0, :2].flatten()) and not pooled[0, 6 * 12 :].any()
     with pytest.raises(ValueError, match="has 21 tokens but the model takes 20"):
         model(torch.full((1, 21), 7))
+
+
+def test_attention_layers_have_a_rate_of_their_own():
+    groups = build(attention_rate=0.1).parameter_groups(0.5)
+    rates = {weight: group["lr"] for group in groups for weight in group["params"]}
+    model = build(attention_rate=0.1)
+    assert sum(len(group["params"]) for group in groups) == len([p for p in model.parameters() if p.requires_grad])
+    assert sorted({*rates.values()}) == [0.05, 0.5] and list(rates.values()).count(0.05) == 5 * 4
+
+
+@torch.no_grad()
+def test_a_later_word_changes_no_earlier_one_in_the_first_layer_of_its_branch():
+    model, read = build(), torch.ones(1, 5, dtype=torch.bool)
+    text = torch.randn(1, 5, 12)
+    changed = text.clone()
+    changed[0, 3] += 1
+    layer, visible = model.text_reading.layers[0], Sequence(text, read).visible(masked=True)
+    before, after = layer(text, visible), layer(changed, visible)
+    assert torch.equal(after[:, :3], before[:, :3]) and not torch.allclose(after[:, 3:], before[:, 3:])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention_is_a_mean_of_what_is_visible(masked):
+    # With the same value at every position a mean gives this value again, whatever the weights; with any sum other than 1 it would not.
+    layer, read = build().interaction, torch.tensor([[True, True, False, True], [True, False, False, False]])
+    states = torch.randn(2, 4, 12)
+    layer.value.weight.zero_()
+    layer.value.weight[:, 0] = 1.0  # each value is the first number of its state
+    layer.merge.weight.copy_(torch.eye(12))
+    states[:, :, 0] = torch.where(read, 0.3, 99.0)  # padding has another one, which must not be seen
+    visible = Sequence(states, read).visible(masked)
+    torch.testing.assert_close(layer(states, visible), torch.full((2, 4, 12), 0.3).tanh())
+
+
+@torch.no_grad()
+def test_right_padding_changes_no_score():
+    model = VARIANTS["treaderxml-plain"][0].build()
+    batch = make_batch(model, [SHORT])
+    wider = {"input_ids": torch.nn.functional.pad(batch["input_ids"], (0, 5))}
+    torch.testing.assert_close(model(**wider).logits, model(**batch).logits, rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_order_of_labels_is_that_of_softmax_and_of_sigmoid():
+    logits = torch.randn(3, 5)
+    orders = [scores.argsort(dim=1).tolist() for scores in (logits, logits.softmax(1), logits.sigmoid())]
+    assert orders[0] == orders[1] == orders[2]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("retrieval", ["words", "encoder"])
+def test_texts_are_found_by_vectors_and_after_opening_again(retrieval, tmp_path):
+    name = "treaderxml-plain" if retrieval == "words" else "treaderxml-on-bert-plain"
+    model = VARIANTS[name][0].build(retrieval=retrieval)
+    if retrieval == "words":
+        model.teacher.take_word_vectors(model.get_input_embeddings().weight, [0])
+    texts = torch.randint(5, 30, (8, 6))
+    labels, parents = (Assignments.of(rows, 9) for rows in ([[row % 5] for row in range(8)], [[] for _ in range(5)]))
+    model.teacher.store(model.teacher.vectors_of(texts), labels, parents, torch.arange(8))
+    model.store_descriptions([[6, 7]] * 5)
+    found = model.teacher.neighbors(model.teacher.vectors_of(texts))
+    assert found.rows[:, 0].tolist() == list(range(8)) and torch.allclose(found.similarities[:, 0], torch.ones(8), atol=1e-5)
+    model.save_pretrained(tmp_path)
+    again = TReaderXMLForXMTC.from_pretrained(tmp_path).eval()
+    best, expected = again(texts, top_k=5), model(texts, top_k=5)
+    assert torch.equal(best.top_labels, expected.top_labels)
+
+
+@pytest.mark.parametrize("retrieval", ["tf_idf", "words", "encoder"])
+def test_a_pretrained_encoder_becomes_the_text_branch(retrieval, tmp_path):
+    backbone = VARIANTS["treaderxml-on-bert-plain"][0].build().backbone
+    backbone.save_pretrained(tmp_path)
+    model = TReaderXMLForXMTC.from_backbone(str(tmp_path), num_labels=5, num_attention_heads=2, retrieval=retrieval)
+    first = next(iter(backbone.parameters()))
+    assert torch.equal(next(iter(model.backbone.parameters())), first) and model.config.state_size == 16
+    if retrieval == "words":
+        model.teacher.take_word_vectors(model.get_input_embeddings().weight, [0])
+    assert model(torch.tensor([[6, 7, 8]])).logits.isfinite().all()
 
 
 def test_two_documents_are_learnt_almost_by_heart():

@@ -35,6 +35,8 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
         embedding_dropout: Dropout on word embeddings, or on a backbone's last states. The paper has no word on dropout.
         attention_probs_dropout_prob: Dropout on attention weights.
         classifier_dropout: Dropout on the ReLU layer's output.
+        attention_rate: Factor of the learning rate for the layers of Reading and Interaction. Where word embeddings and label head start anew and
+            need a high rate, such as 0.01, these layers saturate and learn nothing with it; 0.03 and 0.1 help.
         num_neighbors: Similar training texts whose labels teach.
         max_teacher_labels: Most labels and parents that a teacher has, those of the largest weight.
         retrieval: How similar training texts are found: by ``tf_idf``, by the mean of the ``words``' first vectors (the paper), or by the
@@ -58,6 +60,7 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
     own_encoder_fields = ("embedding_size", "embedding_initializer_range", "freeze_embeddings")
     backbone_fields = ("vocab_size", "pad_token_id")
     left_out_of_files = (
+        "attention_rate",
         "embedding_dropout",
         "use_teacher",
         "reading",
@@ -85,6 +88,7 @@ class TReaderXMLConfig(OptionalBackbone, WordLevelConfig):
     embedding_dropout: float = 0.2
     attention_probs_dropout_prob: float = 0.1
     classifier_dropout: float = 0.5
+    attention_rate: float = 1.0
     num_neighbors: int = 5
     max_teacher_labels: int = 64
     retrieval: str = "tf_idf"

@@ -54,6 +54,17 @@ class TReaderXMLForXMTC(GrowingModel, OptionalBackboneModel):
         self.build_label_scorer(config.bottleneck_size)
         self.post_init()
 
+    def parameter_groups(self, learning_rate: float, weight_decay: float = 0.0) -> list[dict]:
+        """As for other models, with ``config.attention_rate`` times the rate for the attention layers, none of which has a bias."""
+        layers = [module for module in self.modules() if isinstance(module, TanhSelfAttention)]
+        weights = [weight for layer in layers for weight in layer.parameters() if weight.requires_grad]
+        own = {id(weight) for weight in weights}
+        groups = super().parameter_groups(learning_rate, weight_decay)
+        if self.config.attention_rate == 1 or not weights:
+            return groups
+        groups[0]["params"] = [parameter for parameter in groups[0]["params"] if id(parameter) not in own]
+        return [*groups, {"params": weights, "lr": self.config.attention_rate * learning_rate, "weight_decay": weight_decay}]
+
     def store_descriptions(self, token_ids: list[list[int]]) -> None:
         """Hold the descriptions of labels and of parents that are no labels.
 
