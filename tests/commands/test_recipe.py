@@ -259,7 +259,7 @@ def test_overrides_are_read_from_pairs_and_from_json(overrides, expected):
     if expected is None:
         expected = {"hidden_size": 300, "layer_norm": "none", "pooler": True, "bottleneck_size": None}
     settings = ModelArguments(config_overrides=overrides, cornet_num_blocks=1).config_settings()
-    assert settings == {"cornet_num_blocks": 1, "cornet_context_size": 1000, "num_cls_tokens": 5, **expected}
+    assert settings == {"cornet_num_blocks": 1, "cornet_context_size": None, "num_cls_tokens": 5, **expected}
 
 
 def test_a_family_without_cls_tokens_has_no_setting_for_them_and_no_backbone():
