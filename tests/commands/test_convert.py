@@ -1,8 +1,14 @@
+import multiprocessing
+import os
+import time
+
 import pyarrow.parquet as pq
 import pytest
 
 from hf_xmtc import cli
+from hf_xmtc.commands import convert
 from hf_xmtc.data import label_info_of, load_xmtc_dataset
+from hf_xmtc.data.formats.conversion import write_corpus
 from small_formats import FILES, write_files
 
 
@@ -51,3 +57,28 @@ def test_the_column_of_groups_is_kept_on_request(tmp_path):
         "labels": [["x"], ["y"]],
     }
     assert pq.read_schema(tmp_path / "parquet" / "test.parquet").names == ["text", "labels"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_conversion_leaves_nothing_half_written(tmp_path, monkeypatch):
+    folder, output = write_files(tmp_path / "corpus", FILES["csv"]), tmp_path / "out" / "parquet"
+
+    def write_and_wait(*arguments):
+        write_corpus(*arguments)
+        time.sleep(60)
+
+    def convert_slowly():
+        monkeypatch.setattr(convert, "write_corpus", write_and_wait)
+        _convert(folder, output)
+
+    process = multiprocessing.get_context("fork").Process(target=convert_slowly)
+    process.start()
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/.parquet-*/train.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.join()
+    assert list(tmp_path.glob("out/.parquet-*")) and not output.exists()
+    _convert(folder, output)
+    assert pq.read_table(output / "train.parquet").num_rows == 3
+    assert [path.name for path in output.parent.iterdir()] == ["parquet"]

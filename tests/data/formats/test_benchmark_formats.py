@@ -67,6 +67,8 @@ def test_pairs_to_leave_out_come_with_the_documents(tmp_path):
     """AC-13."""
     folder = write_files(tmp_path, {**FILES["xmc-raw"], "filter_labels_train.txt": "2 1\n0 2\n0 1\n"})
     assert [row[2] for row in read_rows(folder)] == [[2, 1], [], [1]]
+    (tmp_path / "filter_labels_train.txt").rename(tmp_path / "trn_filter_labels.txt")
+    assert [row[2] for row in read_rows(folder)] == [[2, 1], [], [1]]
     write_files(tmp_path, {"filter_labels_train.txt": ""})
     assert [row[2] for row in read_rows(folder)] == [[], [], []]
     write_files(tmp_path, {"filter_labels_train.txt": "0 1\n0 3\n"})
@@ -137,4 +139,15 @@ def test_annif_lines_that_are_refused(tmp_path):
         read_rows(folder)
     write_files(tmp_path, {"train.tsv": "a\t<x:1>\nb\twords\n"})
     with pytest.raises(ValueError, match="train.tsv, line 2 has 'words' behind its last tab"):
+        read_rows(folder)
+
+
+def test_a_damaged_directory_of_a_matrix_is_refused(tmp_path):
+    folder = write_files(tmp_path, FILES["pecos"])
+    path = folder / "Y.trn.npz"
+    content = bytearray(path.read_bytes())
+    end = content.rindex(b"PK\x05\x06")
+    content[end + 16 : end + 20] = (2**31).to_bytes(4, "little")  # where the directory begins
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="Y.trn.npz is no CSR matrix of scipy"):
         read_rows(folder)

@@ -3,6 +3,7 @@
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from errno import EINVAL
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def _read_matrix(path: Path, num_labels: int | None) -> tuple[np.ndarray, np.nda
             num_rows, num_columns = arrays["shape"].tolist()
             indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
     except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if isinstance(error, OSError) and error.errno not in (None, EINVAL):  # a damaged zip names places that no file has
             raise
         raise ValueError(
             f"{path} is no CSR matrix of scipy ({error}). Was the download cut off? Write labels with scipy.sparse.save_npz(path, "

@@ -19,7 +19,11 @@ __all__ = ["XMC_RAW"]
 
 _TEXTS = ["title", "content"]
 _LABELS, _PLAIN_LABELS = "lbl.json.gz", "lbl.json"
-_FILTERS = {"train": "filter_labels_train.txt", "test": "filter_labels_test.txt"}
+# As the repository names them, and as code for it does (LEVER, NGAME).
+_FILTERS = {
+    "train": ("filter_labels_train.txt", "trn_filter_labels.txt"),
+    "test": ("filter_labels_test.txt", "tst_filter_labels.txt"),
+}
 
 
 def _find(path: Path, given: bool) -> dict[str, list[Path]]:
@@ -34,10 +38,9 @@ def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
     labels = _read_labels(path, settings)
     splits = {}
     for split, (texts,) in files.items():
-        pairs = folder / _FILTERS.get(split, "")
-        has_pairs = pairs.is_file()
-        schema = documents_schema(LABEL_IDS, **({"filter_labels": LABEL_IDS} if has_pairs else {}))
-        splits[split] = Documents(schema, _reader(texts, pairs if has_pairs else None, len(labels.names), settings))
+        pairs = next((folder / name for name in _FILTERS.get(split, ()) if (folder / name).is_file()), None)
+        schema = documents_schema(LABEL_IDS, **({"filter_labels": LABEL_IDS} if pairs else {}))
+        splits[split] = Documents(schema, _reader(texts, pairs, len(labels.names), settings))
     return Corpus(splits, labels)
 
 
@@ -116,5 +119,5 @@ XMC_RAW = Format(
     _find,
     _read,
     "trn.json.gz, tst.json.gz and lbl.json.gz",
-    side_files=(_LABELS, _PLAIN_LABELS, *_FILTERS.values()),
+    side_files=(_LABELS, _PLAIN_LABELS, *sum(_FILTERS.values(), ())),
 )
