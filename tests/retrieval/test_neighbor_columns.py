@@ -4,6 +4,7 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict
 
+import hf_xmtc.retrieval.neighbor_columns as columns_module
 import hf_xmtc.retrieval.neighbor_search as search_module
 from hf_xmtc import TReaderXMLConfig, TReaderXMLForXMTC
 from hf_xmtc.data.collator import NEIGHBORS, SIMILARITIES
@@ -102,6 +103,17 @@ def test_search_in_blocks_is_that_of_all_at_once(monkeypatch):
     expected = (rows @ rows.t()).fill_diagonal_(-1).sort(dim=1, descending=True, stable=True)
     assert torch.equal(found.rows, expected.indices[:, :5])
     assert torch.allclose(found.similarities, expected.values[:, :5], atol=1e-6)
+
+
+def test_faiss_sorts_the_texts_once_for_all_batches_of_a_split(monkeypatch):
+    pytest.importorskip("faiss")
+    calls = []
+    monkeypatch.setattr(search_module, "APPROXIMATE_FROM", 1)
+    monkeypatch.setattr(columns_module, "_SEARCHED", 1)
+    monkeypatch.setattr(columns_module, "faiss_lists", lambda index: calls.append(1) or search_module.faiss_lists(index))
+    rows, _ = with_neighbors(splits(), "words")
+    assert len(calls) == 2  # of two splits
+    assert all(row not in neighbors for row, neighbors in enumerate(rows["train"][NEIGHBORS][:]))
 
 
 def test_faiss_finds_nearly_the_same():

@@ -19,7 +19,7 @@ from hf_xmtc.models.tf_idf import WordValues
 
 from .candidate_columns import REPORTED
 from .candidate_recall import candidate_recall
-from .neighbor_search import search_neighbors
+from .neighbor_search import faiss_lists, search_neighbors, searches_approximately
 
 __all__ = ["STORED_NEIGHBORS", "add_neighbors", "teacher_report"]
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _VERSION = 1
 # Neighbours in the columns; how many of them teach is chosen when the model runs.
 STORED_NEIGHBORS = 20
-_BATCH = 1_000
+_BATCH, _SEARCHED = 1_000, 10_000
 
 
 def add_neighbors(
@@ -89,9 +89,14 @@ def _neighbors_of(
     """The columns alone, computed or from their cache."""
     groups = knowledge.text_hashes if is_training else None  # of a training text, itself among them
 
+    lists = None  # made once, for all batches, and not at all where the columns are in the cache
+
     def find(texts: list[list[int]], places: list[int]) -> dict[str, list[np.ndarray]]:
+        nonlocal lists
+        if lists is None and searches_approximately(knowledge.texts):
+            lists = faiss_lists(knowledge.texts)
         own = None if groups is None else groups[torch.tensor(places, device=groups.device)]
-        found = search_neighbors(knowledge.texts, encode(texts), count, groups, own)
+        found = search_neighbors(knowledge.texts, encode(texts), count, groups, own, lists)
         return _as_columns(found)
 
     return rows.map(
@@ -99,7 +104,7 @@ def _neighbors_of(
         input_columns="input_ids",
         with_indices=True,
         batched=True,
-        batch_size=10 * _BATCH,
+        batch_size=_SEARCHED,
         remove_columns=rows.column_names,
         features=_FEATURES,
         new_fingerprint=key,

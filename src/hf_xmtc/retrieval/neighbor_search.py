@@ -2,6 +2,7 @@
 
 import logging
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from hf_xmtc.models.text_index import DocumentVectors, Neighbors, VectorIndex, WordIndex, nearest_texts
 from hf_xmtc.models.tf_idf import WordValues
 
-__all__ = ["APPROXIMATE_FROM", "approximate_neighbors", "search_neighbors"]
+__all__ = ["APPROXIMATE_FROM", "approximate_neighbors", "faiss_lists", "search_neighbors", "searches_approximately"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ def search_neighbors(
     k: int,
     text_groups: Tensor | None = None,
     own_groups: Tensor | None = None,
+    lists: Any = None,
 ) -> Neighbors:
     """The k nearest stored texts of each document; the memory is that of one block, whatever the numbers of either.
 
@@ -42,14 +44,15 @@ def search_neighbors(
         text_groups: A group for each text, (N,): of its row number alone, or one that equal texts share.
         own_groups: The group of each document, (M,), whose texts are not its neighbours: it is one of them itself. Whether a text is the
             document is never told from its similarity.
+        lists: From `faiss_lists`, for many searches of an index that `searches_approximately`; made anew where it is left out.
 
     Returns:
         Rows and similarities, (M, min(k, N)), on the CPU; row -100 and similarity 0 where no further text has one above 0.
     """
     device = index.values.device
-    if isinstance(index, VectorIndex) and index.num_texts >= APPROXIMATE_FROM and device.type == "cpu":
-        if find_spec("faiss"):
-            return approximate_neighbors(index, documents, k, text_groups, own_groups)
+    if _is_large(index):
+        if searches_approximately(index):
+            return approximate_neighbors(index, documents, k, text_groups, own_groups, lists)
         logger.warning(
             f"The nearest of {index.num_texts:,} texts are found exactly, which may take hours on a CPU. Nearly the same are found much faster "
             "with faiss: pip install 'hf_xmtc[retrieval]'."
@@ -65,17 +68,17 @@ def search_neighbors(
     return Neighbors(*(torch.cat(part).cpu() for part in zip(*parts, strict=True)))
 
 
-def approximate_neighbors(
-    index: VectorIndex,
-    documents: DocumentVectors,
-    k: int,
-    text_groups: Tensor | None = None,
-    own_groups: Tensor | None = None,
-) -> Neighbors:
-    """The same with faiss, which compares a document only with texts of the lists that are nearest to it, and so misses some.
+def searches_approximately(index: WordIndex | VectorIndex) -> bool:
+    """True for vectors of very many texts on a CPU, where faiss is there."""
+    return _is_large(index) and find_spec("faiss") is not None
 
-    A document that more than `SPARE_TEXTS` texts equal may get fewer than k. Arguments as for `search_neighbors`.
-    """
+
+def _is_large(index: WordIndex | VectorIndex) -> bool:
+    return isinstance(index, VectorIndex) and index.num_texts >= APPROXIMATE_FROM and index.values.device.type == "cpu"
+
+
+def faiss_lists(index: VectorIndex) -> Any:
+    """The vectors of an index as an index of faiss: in about 4 · √N lists, which takes longer than thousands of searches."""
     import faiss  # not at the top: exact search does without
 
     texts = index.values.detach().float().cpu().numpy()
@@ -84,8 +87,24 @@ def approximate_neighbors(
     lists.nprobe = PROBED_LISTS
     lists.train(texts[np.random.default_rng(0).permutation(len(texts))[: 64 * num_lists]])
     lists.add(texts)
+    return lists
+
+
+def approximate_neighbors(
+    index: VectorIndex,
+    documents: DocumentVectors,
+    k: int,
+    text_groups: Tensor | None = None,
+    own_groups: Tensor | None = None,
+    lists: Any = None,
+) -> Neighbors:
+    """The same with faiss, which compares a document only with texts of the lists that are nearest to it, and so misses some.
+
+    A document that more than `SPARE_TEXTS` texts equal may get fewer than k. Arguments as for `search_neighbors`.
+    """
+    lists = faiss_lists(index) if lists is None else lists
     spare = 0 if own_groups is None else SPARE_TEXTS
-    found, rows = lists.search(documents.values.float().cpu().numpy(), min(k + spare, len(texts)))
+    found, rows = lists.search(documents.values.float().cpu().numpy(), min(k + spare, index.num_texts))
     similarities, rows = torch.from_numpy(found), torch.from_numpy(rows)  # row -1 where the lists have no further text
     similarities = similarities.masked_fill(rows < 0, 0)
     if own_groups is not None:
