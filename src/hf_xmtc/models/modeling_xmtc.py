@@ -331,11 +331,8 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             ValueError: If ``num_labels`` differs from the checkpoint's and ``ignore_mismatched_sizes=True`` was not given,
                 or the weights are damaged.
         """
-        hub_kwargs = {
-            key: kwargs[key]
-            for key in ("revision", "cache_dir", "token", "local_files_only", "subfolder")
-            if kwargs.get(key)
-        }
+        places = ("revision", "cache_dir", "token", "local_files_only", "subfolder")
+        hub_kwargs = {key: kwargs[key] for key in places if kwargs.get(key)}
         stored, _ = XMTCConfig.get_config_dict(pretrained_model_name_or_path, **hub_kwargs)
         config = kwargs.get("config")
         # Known by its name: the config's class may have come with another folder.
