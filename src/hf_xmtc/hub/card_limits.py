@@ -45,6 +45,8 @@ def limits_of(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
         scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
     tuned = family == "seqtag" or has_tuned_threshold(recipe)
     families = {family, *_of_parts(recipe), *(label_info.get("families") or ())}
+    if family == "treaderxml" and (recipe.get("config_overrides") or {}).get("use_teacher") is False:
+        families.discard(family)  # then it holds none
     return [
         f"{cut}; what stands after them has no influence.",
         f"{known}; the label set is fixed in `labels.json`.",
