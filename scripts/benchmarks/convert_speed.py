@@ -113,7 +113,7 @@ def markdown(results: dict) -> str:
         "# Converting files of documents",
         "",
         "*convert*: from a file to parquet, as `hf-xmtc convert`; *load*: from a file through parquet into the cache, as `load_xmtc_dataset`. MB/s of "
-        "processor time on one core; memory above that of the imports, the peak of a process of its own. It is about the same for ten times as many "
+        "processor time on one core; memory above that of the imports, the peak of a process of its own. Converting takes about the same for ten times as many "
         f"documents. Shared machine of {machine['cores']} cores ({machine['processor']}).",
         "",
         "| | format | documents | words of one | MB | MB/s | seconds | MiB |",
