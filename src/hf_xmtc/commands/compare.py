@@ -103,7 +103,8 @@ def _prediction_file(run: Path, split: str) -> Path:
     file = (run / "predictions" / f"{split}.parquet" if run.is_dir() else run).absolute()
     if not file.is_file():
         raise FileNotFoundError(
-            f"There is no {file}. Give model folders of hf-xmtc train or prediction files; the seeds of one system are NAME=RUN,RUN,…"
+            f"There is no {file}. Give model folders of hf-xmtc train or prediction files; the seeds of one system are NAME=RUN,RUN,… A "
+            f"model of data without a {split} split has no predictions of it: choose --split validation, or train with --test_fraction 0.1."
         )
     return file
 

@@ -85,7 +85,7 @@ def weight_summary(names: Sequence[str], chosen: Combination) -> str:
     if not chosen.weights:
         return ""
     idle = [name for name, weight in zip(names, chosen.weights, strict=True) if not weight]
-    note = f" {', '.join(idle)} adds nothing and takes its time: leave it out, or choose --method consensus." if idle else ""
+    note = f" Of no use, only slower: {', '.join(idle)}. Leave out, or choose --method consensus." if idle else ""
     values = zip(names, chosen.weights, chosen.exponents, strict=True)
     shown = ", ".join(f"{name} {weight:.2f} (exponent {exponent:g})" for name, weight, exponent in values)
     return f"Weights: {shown}.{note}\n"

@@ -125,6 +125,10 @@ def _load(options: argparse.Namespace) -> DatasetDict:
         validation_fraction=0.0,
         text_column=options.text_column,
         label_column=options.label_column,
+        format=options.format,
+        encoding=options.encoding,
+        label_separator=options.label_separator,
+        one_based=options.one_based,
         revision=options.dataset_revision,
     )
 

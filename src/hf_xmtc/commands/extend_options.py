@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
+from .format_options import add_format_options
+
 __all__ = ["check_options", "option_parser"]
 
 
@@ -20,12 +22,10 @@ def option_parser() -> argparse.ArgumentParser:
     parser.add_argument("--output_dir", metavar="DIR", help="folder of the extended model, new (default: MODEL-extended)")
     parser.add_argument(
         "--dataset",
-        help="demo, a folder with parquet files, or a Hub data set id; the documents of its train split are added",
+        help="demo, a folder or file of any format, or a Hub data set id; the documents of its train split are added",
     )
     parser.add_argument("--dataset_revision", help="revision of a data set on the Hub")
-    parser.add_argument("--text_column", default="text", help="column with the texts (default: text)")
-    parser.add_argument("--label_column", default="labels", help="column with the labels of each text (default: labels)")
-    parser.add_argument("--label_format", default="ids", help="what integer labels are: ids or multi_hot (default: ids)")
+    add_format_options(parser.add_argument_group("files, as for hf-xmtc train"))
     parser.add_argument(
         "--label_file",
         metavar="FILE",

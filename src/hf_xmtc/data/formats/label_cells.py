@@ -29,7 +29,7 @@ def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
     sign = next((sign for sign in _SEPARATORS if sign in cell), None)
     if sign is not None:
         raise ValueError(
-            f"{place}: the labels {cell!r:.80} hold {sign!r}. If that separates labels, give label_separator={sign!r} "
+            f"{place}: the labels {_shortened(cell)!r} hold {sign!r}. If that separates labels, give label_separator={sign!r} "
             f"(--label_separator '{sign}'); if each cell is one label, give label_separator='' (--label_separator '')."
         )
     return [cell] if cell else []
@@ -64,6 +64,10 @@ def labels_of_value(value: Any, multi_hot: bool, separator: str | None, place: s
         f"{place}: the labels are {value!r:.80}, but must be a list of strings or a list of integer ids. "
         "Write each label as a string, and none for a missing one."
     )
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) <= 80 else cell[:79] + "…"
 
 
 def _listed(cell: str, place: str) -> list[str]:
