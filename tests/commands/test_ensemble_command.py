@@ -127,6 +127,38 @@ def test_folders_with_like_names_are_all_combined(parts, tmp_path, unopened):
     }
 
 
+def cut_predictions(folder, k):
+    """Leave the best k labels of each document in a model folder."""
+    for split in ("validation", "test"):
+        path = folder / "predictions" / f"{split}.parquet"
+        rows = pq.read_table(path).to_pylist()
+        columns = {name: [row[name][:k] if name in ("labels", "scores") else row[name] for row in rows] for name in rows[0]}
+        pq.write_table(pa.table(columns), path)
+
+
+def test_a_part_with_few_candidates_does_not_cut_the_others(parts, tmp_path, unopened):
+    narrow = copy_of(parts[1], tmp_path / "narrow")  # as of a label tree
+    cut_predictions(narrow, 3)
+    ensemble_folders([parts[0], narrow], tmp_path / "e", "mean_rank")
+    assert json.loads((tmp_path / "e" / "config.json").read_text())["depth"] == 6
+    stored = pq.read_table(tmp_path / "e" / "predictions" / "test.parquet").to_pylist()
+    assert {len(row["labels"]) for row in stored} == {6}
+    # The last label of the whole ranking gets 1/6 and 0.
+    best = pq.read_table(parts[0] / "predictions" / "test.parquet").to_pylist()
+    for row, of_part in zip(stored, best, strict=True):
+        scores = dict(zip(row["labels"], row["scores"], strict=True))
+        assert min(scores.values()) >= 1 / 12 - 1e-6 and scores[of_part["labels"][0]] >= 0.5
+
+
+def test_what_a_part_did_not_keep_is_not_combined(parts, tmp_path, unopened):
+    shorter = copy_of(parts[1], tmp_path / "shorter")
+    cut_predictions(shorter, 5)
+    recipe = json.loads((shorter / "recipe.json").read_text())
+    (shorter / "recipe.json").write_text(json.dumps({**recipe, "eval_top_k": 5}))
+    ensemble_folders([parts[0], shorter], tmp_path / "e", "consensus")
+    assert json.loads((tmp_path / "e" / "config.json").read_text())["depth"] == 5
+
+
 def test_a_folder_that_lacks_a_part_is_not_finished(parts, tmp_path, unopened, monkeypatch):
     save = ensemble._save
 

@@ -105,8 +105,11 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
     ids = dict(names.ids)
     splits = {split: _predictions(folders, split, ids) for split in SPLITS}
     splits = {split: parts for split, parts in splits.items() if parts}
-    depth = min((part.top_labels.shape[1] for parts in splits.values() for part in parts), default=DEPTH)
-    for part in [part for parts in splits.values() for part in parts]:  # as the model will combine them
+    stored = [part for parts in splits.values() for part in parts]
+    # A part over a label tree has fewer labels than it was asked for; one that was asked for fewer would answer more than were measured.
+    depth = max((part.top_labels.shape[1] for part in stored), default=DEPTH)
+    depth = min([depth, *(top_k for folder in folders if (top_k := read_recipe(folder).get("eval_top_k")))])
+    for part in stored:  # as the model will combine them
         part.top_labels, part.top_scores = part.top_labels[:, :depth], part.top_scores[:, :depth]
     if method == "tuned" and "validation" not in splits:
         raise FileNotFoundError(
@@ -116,7 +119,7 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
     recipe, counted = read_recipe(folders[0]), read_label_counts(folders[0])
     if counted is None:
         logger.warning(f"{folders[0] / LABEL_COUNTS} is missing, as in folders of older versions, so PSP is left out.")
-    comparison = Comparison(part_names, *metric_weights(counted, recipe, len(names), len(ids)))
+    comparison = Comparison(part_names, *metric_weights(counted, recipe, len(names), len(ids)), depth)
     validation = splits.get("validation")
     chosen = Combination(method)
     if method == "tuned":
@@ -281,7 +284,7 @@ def _write_predictions(
     """Write the ensemble's predictions, set its threshold, and measure it beside its parts: what metrics.json holds."""
     metrics: dict[str, Any] = {"comparison": {}}
     for split, parts in splits.items():
-        top_labels, top_scores = chosen([part.ranking for part in parts], model.config.depth)
+        top_labels, top_scores = chosen([part.ranking for part in parts], model.config.depth, model.config.depth)
         gold = parts[0].gold
         metrics[split] = comparison.metrics(top_labels, gold)
         # What is compared on the test split is not what a choice may rest on.

@@ -25,11 +25,13 @@ class Comparison:
         names: Names of the parts.
         inverse_propensity: Weight of each label, evaluation-only ones included; None leaves PSP out.
         ignore_unseen: Number of the model's labels, where others are left out of the metrics.
+        depth: As for `combine_rankings`.
     """
 
     names: Sequence[str]
     inverse_propensity: np.ndarray | None = None
     ignore_unseen: int | None = None
+    depth: int | None = None
 
     def metrics(self, top_labels: np.ndarray, gold: np.ndarray) -> dict[str, float]:
         """The metrics that `hf-xmtc train` reports of a ranking."""
@@ -52,7 +54,7 @@ class Comparison:
         rows = {name: self.metrics(part.top_labels, gold) for name, part in zip(self.names, parts, strict=True)}
         methods = {name: Combination(name) for name in METHODS if name != "weighted"} if others else {}
         for name, combination in {**methods, method_name(chosen): chosen}.items():
-            rows[name] = self.metrics(combination(rankings, LARGEST_K)[0], gold)
+            rows[name] = self.metrics(combination(rankings, LARGEST_K, self.depth)[0], gold)
         return rows
 
 
