@@ -170,11 +170,11 @@ def test_refusals(call, message):
 
 @pytest.mark.parametrize("method", ["consensus", "mean_score", "mean_rank", "weighted"])
 def test_a_document_has_the_same_scores_alone_and_among_others(method):
-    # Two narrow beams, which have three labels for the first document, and one for the second.
-    one = (np.array([[1, 2, 4], [3, -100, -100]]), np.array([[0.9, 0.5, 0.4], [0.4, 0.0, 0.0]]))
-    other = (np.array([[2, 0, 1], [5, -100, -100]]), np.array([[0.7, 0.5, 0.3], [0.6, 0.0, 0.0]]))
-    labels, scores = combine_rankings([one, other], 2, method, depth=6)
-    alone = combine_rankings([(ids[1:, :1], values[1:, :1]) for ids, values in (one, other)], 2, method, depth=6)
+    # Two narrow beams, which have three labels for the first document, and two for the second.
+    one = (np.array([[1, 2, 4], [3, 6, -100]]), np.array([[0.9, 0.5, 0.4], [0.4, 0.2, 0.0]]))
+    other = (np.array([[2, 0, 1], [5, 3, -100]]), np.array([[0.7, 0.5, 0.3], [0.6, 0.1, 0.0]]))
+    labels, scores = combine_rankings([one, other], 3, method, depth=6)
+    alone = combine_rankings([(ids[1:, :2], values[1:, :2]) for ids, values in (one, other)], 3, method, depth=6)
     np.testing.assert_array_equal(alone[0], labels[1:])
     np.testing.assert_array_equal(alone[1], scores[1:])
 
