@@ -23,7 +23,7 @@ CURVE_METRICS = ("nDCG@5", "micro_f1")
 
 
 def read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) -> dict[str, Any]:
-    """What the result file of a run holds, read from its model folder; see `run_tables.run_row`."""
+    """Read the content of a run's result file from its model folder; see `run_tables.run_row`."""
     metrics = json.loads((folder / METRICS_FILE).read_text(encoding="utf-8"))
     recipe = json.loads((folder / RECIPE_FILE).read_text(encoding="utf-8"))
     if row.backbone_package:

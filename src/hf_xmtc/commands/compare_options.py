@@ -10,7 +10,7 @@ __all__ = ["System", "check_options", "option_parser", "systems_named"]
 
 @dataclass(frozen=True)
 class System:
-    """What is compared: a model, or several of it with different seeds.
+    """One side of a comparison: a model, or several of it with different seeds.
 
     Attributes:
         name: Its name in tables.

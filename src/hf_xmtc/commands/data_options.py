@@ -3,25 +3,18 @@
 import argparse
 from typing import Any
 
-from .format_options import add_format_options
+from .format_options import add_format_options, format_arguments
 
 __all__ = ["add_data_options", "loader_arguments"]
 
 _OF_LOADER = (
-    "format",
-    "encoding",
-    "label_separator",
-    "one_based",
     "label_space",
     "label_file",
-    "label_format",
     "validation_fraction",
     "test_fraction",
     "split_by",
     "group_column",
     "normalize_labels",
-    "text_column",
-    "label_column",
 )
 
 
@@ -53,5 +46,6 @@ def add_data_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
 
 
 def loader_arguments(options: argparse.Namespace) -> dict[str, Any]:
-    """What `load_xmtc_dataset` takes beside the data set."""
-    return {"revision": options.dataset_revision, **{name: getattr(options, name) for name in _OF_LOADER}}
+    """The options as arguments of `load_xmtc_dataset`, without the data set."""
+    further = {name: getattr(options, name) for name in _OF_LOADER}
+    return {"revision": options.dataset_revision, **format_arguments(options), **further}

@@ -22,6 +22,7 @@ from .export_check import check_reopens
 from .extend_options import check_options, option_parser
 from .extension_report import ExtensionReport, describe
 from .families import FAMILIES
+from .format_options import format_arguments
 from .json_files import write_json
 from .output_folder import METRICS_FILE, RECIPE_FILE
 from .starting_model import StartingModel
@@ -121,15 +122,9 @@ def _load(options: argparse.Namespace) -> DatasetDict:
         options.dataset,
         label_space=options.label_space,
         label_file=options.label_file,
-        label_format=options.label_format,
         validation_fraction=0.0,
-        text_column=options.text_column,
-        label_column=options.label_column,
-        format=options.format,
-        encoding=options.encoding,
-        label_separator=options.label_separator,
-        one_based=options.one_based,
         revision=options.dataset_revision,
+        **format_arguments(options),
     )
 
 

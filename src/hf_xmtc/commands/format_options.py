@@ -1,8 +1,11 @@
 """Options of data in any format of files, shared by commands. Nothing heavy is imported."""
 
 import argparse
+from typing import Any
 
-__all__ = ["add_format_options"]
+__all__ = ["add_format_options", "format_arguments"]
+
+_OF_LOADER = ("format", "encoding", "label_separator", "one_based", "text_column", "label_column", "label_format")
 
 
 def _truth(text: str) -> bool:
@@ -34,3 +37,8 @@ def add_format_options(group: argparse._ArgumentGroup) -> None:
         help="column with the labels of each text, or several, such as 'topic_*' (default: labels)",
     )
     group.add_argument("--label_format", default="ids", help="what integer labels are: ids or multi_hot (default: ids)")
+
+
+def format_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """These options as arguments of `load_xmtc_dataset`."""
+    return {name: getattr(options, name) for name in _OF_LOADER}

@@ -109,7 +109,7 @@ def final_summary(folder: Path, metrics: dict) -> str:
 
 
 def next_steps(folder: Path) -> str:
-    """What to do with a finished model folder."""
+    """Commands that use a finished model folder."""
     return (
         "Next:\n"
         f"  hf-xmtc predict --model {folder} --input texts.txt --output tags.jsonl\n"

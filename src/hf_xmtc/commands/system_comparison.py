@@ -39,7 +39,7 @@ class SystemMetric:
 
 @dataclass(frozen=True)
 class PairDifference:
-    """What the first system of a pair has more than the second, in one metric.
+    """The lead of the first system of a pair over the second, in one metric.
 
     Attributes:
         first: Name of the first.

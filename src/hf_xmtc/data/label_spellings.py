@@ -9,7 +9,7 @@ __all__ = ["join_spellings", "spelling_groups", "spelling_warning"]
 
 
 def _plain(label: str) -> str:
-    """What the spellings of a label have in common: all but case, blanks, final punctuation and Unicode form."""
+    """The common part of a label's spellings: all but case, blanks, final punctuation and Unicode form."""
     return " ".join(unicodedata.normalize("NFKC", label).casefold().split()).rstrip(" .,;:!?") or label
 
 
