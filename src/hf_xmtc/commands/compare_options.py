@@ -35,7 +35,9 @@ def option_parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     parser = argparse.ArgumentParser(
         prog="hf-xmtc compare",
-        description="Compare models by their stored predictions: metrics with intervals, and which differences are significant.",
+        description="Compare models by their stored predictions: metrics with intervals, and which differences are significant. A system is "
+        "ahead of another where the p value of the paired t test over documents, and that over seeds where there are several, are below "
+        "0.05 with Holm's correction over the pairs of a metric.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -45,7 +47,11 @@ def option_parser() -> argparse.ArgumentParser:
         help="a model folder of hf-xmtc train, or a prediction file with the true labels (gold); NAME=RUN,RUN,… are the seeds of one system, "
         "for all systems in the same order",
     )
-    parser.add_argument("--split", default="test", help="predictions to read in model folders (default: test)")
+    parser.add_argument(
+        "--split",
+        default="test",
+        help="predictions to read in model folders; on validation, models that were tuned there look better than they are (default: test)",
+    )
     parser.add_argument(
         "--metrics",
         nargs="+",
