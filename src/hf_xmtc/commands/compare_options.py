@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .output_checks import check_empty_folder, refusals
+
 __all__ = ["System", "check_options", "option_parser", "systems_named"]
 
 
@@ -88,10 +90,10 @@ def systems_named(texts: Sequence[str]) -> list[System]:
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the help where it is asked for, and refuse systems that cannot be compared.
+    """Print the help where it is asked for, and refuse systems that cannot be compared and a folder that is not empty.
 
     Raises:
-        SystemExit: In both cases.
+        SystemExit: In all cases.
     """
     parser = option_parser()
     options = parser.parse_args(argv)
@@ -99,3 +101,6 @@ def check_options(argv: Sequence[str]) -> None:
         systems_named(options.systems)
     except ValueError as error:
         parser.error(str(error))
+    if options.output_dir is not None:
+        with refusals():
+            check_empty_folder(options.output_dir)

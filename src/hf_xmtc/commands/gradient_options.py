@@ -8,54 +8,10 @@ from hf_xmtc.training.linear_trees import check_omikuji
 
 from .config_overrides import read_overrides
 from .families import family_named
+from .gradient_free_families import TRAINING_OPTIONS, check_idle_options
 
 __all__ = ["check_gradient_options", "without_gradient_options"]
 
-TRAINING_OPTIONS = (
-    "learning_rate",
-    "num_train_epochs",
-    "max_steps",
-    "per_device_train_batch_size",
-    "train_sampling_strategy",
-    "gradient_accumulation_steps",
-    "lr_scheduler_type",
-    "lr_scheduler_kwargs",
-    "warmup_steps",
-    "weight_decay",
-    "max_grad_norm",
-    "adaptive_gradient_clipping",
-    "optim",
-    "optim_args",
-    "adam_beta1",
-    "adam_beta2",
-    "adam_epsilon",
-    "adam_epsilon_uncorrected",
-    "label_optimizer",
-    "label_learning_rate",
-    "cornet_learning_rate",
-    "sparse_embeddings",
-    "shard_labels",
-    "averaging_start_epoch",
-    "early_stopping_patience",
-    "eval_strategy",
-    "eval_steps",
-    "save_strategy",
-    "save_steps",
-    "save_total_limit",
-    "greater_is_better",
-    "torch_compile",
-    "torch_compile_backend",
-    "torch_compile_mode",
-    "dataloader_drop_last",
-    "fsdp",
-    "deepspeed",
-    "load_best_model_at_end",
-    "metric_for_best_model",
-    "activation_checkpointing",
-    "gradient_checkpointing",
-    "seed",
-    "data_seed",
-)
 # What an encoder computes in, gradients or not.
 PRECISION_OPTIONS = ("bf16", "fp16")
 MODEL_OPTIONS = ("model", "cornet_num_blocks", "cornet_context_size", "label_bias_from_frequency", "word_vectors")
@@ -92,11 +48,7 @@ def check_gradient_options(recipe: Any) -> None:
     idle += [
         f"{name} (in config_overrides)" for name in CONFIG_FIELDS if name in read_overrides(recipe.model.config_overrides)
     ]
-    if idle:
-        raise ValueError(
-            f"{', '.join(idle)} cannot be used with the family {family}, which is trained without gradients. Leave "
-            f"{'it' if len(idle) == 1 else 'them'} out."
-        )
+    check_idle_options(family, idle)
     if recipe.training.world_size > 1:
         raise ValueError(
             f"There are {recipe.training.world_size} processes, but a model of the family {family} is trained in one. Start it without "
