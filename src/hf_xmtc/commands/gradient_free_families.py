@@ -1,8 +1,9 @@
 """Families that are trained without gradients, and the options that mean nothing to them. Nothing heavy is imported."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["GRADIENT_FREE", "TRAINING_OPTIONS", "check_idle_options"]
+__all__ = ["GRADIENT_FREE", "MODEL_OPTIONS", "TRAINING_OPTIONS", "check_idle_options", "idle_options"]
 
 GRADIENT_FREE = ("bonsai", "dismec", "neighbors", "parabel")
 TRAINING_OPTIONS = (
@@ -50,6 +51,19 @@ TRAINING_OPTIONS = (
     "seed",
     "data_seed",
 )
+MODEL_OPTIONS = ("model", "cornet_num_blocks", "cornet_context_size", "label_bias_from_frequency", "word_vectors")
+# Values that leave an option off, as text.
+_OFF = ("0", "f", "false", "n", "no", "none")
+
+
+def idle_options(given: Mapping[str, Any]) -> list[str]:
+    """Those of the given options that train by gradients; 0 blocks of CorNet and the like are what these families have.
+
+    Args:
+        given: Name of an option → its value, which may be text.
+    """
+    idle = [name for name in MODEL_OPTIONS if name in given and str(given[name]).lower() not in _OFF]
+    return idle + [name for name in TRAINING_OPTIONS if name in given]
 
 
 def check_idle_options(family: str, idle: Sequence[str]) -> None:

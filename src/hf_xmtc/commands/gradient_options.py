@@ -8,13 +8,12 @@ from hf_xmtc.training.linear_trees import check_omikuji
 
 from .config_overrides import read_overrides
 from .families import family_named
-from .gradient_free_families import TRAINING_OPTIONS, check_idle_options
+from .gradient_free_families import MODEL_OPTIONS, TRAINING_OPTIONS, check_idle_options, idle_options
 
 __all__ = ["check_gradient_options", "without_gradient_options"]
 
 # What an encoder computes in, gradients or not.
 PRECISION_OPTIONS = ("bf16", "fp16")
-MODEL_OPTIONS = ("model", "cornet_num_blocks", "cornet_context_size", "label_bias_from_frequency", "word_vectors")
 # What training finds out, and what only gradients train.
 CONFIG_FIELDS = (
     "level_sizes",
@@ -43,8 +42,8 @@ def check_gradient_options(recipe: Any) -> None:
     if family_named(family)[1].is_trained_by_gradient:
         return
     chosen = {**vars(recipe.model), **vars(recipe.data)}
-    idle = [name for name in MODEL_OPTIONS if name in given and chosen[name]]  # 0 blocks of CorNet are what the family has
-    idle += [name for name in _training_options(recipe.model.backbone) if name in given]
+    idle = idle_options({name: chosen.get(name) for name in given})
+    idle += [name for name in PRECISION_OPTIONS if name in given and not recipe.model.backbone]
     idle += [
         f"{name} (in config_overrides)" for name in CONFIG_FIELDS if name in read_overrides(recipe.model.config_overrides)
     ]
@@ -62,9 +61,5 @@ def without_gradient_options(settings: dict[str, Any], family: str) -> dict[str,
     """The settings of a run without those that have no part in it."""
     if family_named(family)[1].is_trained_by_gradient:
         return settings
-    left_out = {*MODEL_OPTIONS, *_training_options(settings.get("backbone"))}
+    left_out = {*MODEL_OPTIONS, *TRAINING_OPTIONS, *(() if settings.get("backbone") else PRECISION_OPTIONS)}
     return {name: value for name, value in settings.items() if name not in left_out}
-
-
-def _training_options(backbone: str | None) -> tuple[str, ...]:
-    return TRAINING_OPTIONS if backbone else (*TRAINING_OPTIONS, *PRECISION_OPTIONS)

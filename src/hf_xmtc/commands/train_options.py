@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .gradient_free_families import GRADIENT_FREE, TRAINING_OPTIONS, check_idle_options
+from .gradient_free_families import GRADIENT_FREE, check_idle_options, idle_options
 from .output_checks import check_run_folder, refusals
 
 __all__ = ["PAGE", "check_options", "check_recipe_file", "default_output_dir", "help_page", "option_parser", "values_of"]
@@ -77,7 +77,7 @@ def check_options(argv: Sequence[str]) -> None:
         # A recipe file says these too, so of it they are checked when it is read.
         family = given.get("model_family", None if "config" in given else "bertxml")
         if family in GRADIENT_FREE:
-            check_idle_options(family, [name for name in TRAINING_OPTIONS if name in given])
+            check_idle_options(family, idle_options(given))
         folder = given.get("output_dir")
         if folder is None and family is not None:
             folder = default_output_dir(given.get("dataset", "demo"), given.get("model", family))
@@ -97,13 +97,13 @@ def default_output_dir(dataset: str, model: str) -> str:
 
 
 def _given_options(argv: Sequence[str]) -> dict[str, str]:
-    """The options on the command line, in the spelling with underscores, each with its last value; a flag has an empty one."""
+    """The options on the command line, in the spelling with underscores, each with its last value; that of a flag is "true"."""
     given = {}
     for position, argument in enumerate(argv):
         if argument.startswith("--"):
             name, equals, value = argument.removeprefix("--").partition("=")
             following = argv[position + 1] if position + 1 < len(argv) else "--"
-            given[name.replace("-", "_")] = value if equals or following.startswith("--") else following
+            given[name.replace("-", "_")] = value if equals else "true" if following.startswith("--") else following
     return given
 
 
