@@ -134,6 +134,13 @@ def test_a_missing_extra_gives_the_command_that_installs_it(module, arguments, e
     )
 
 
+def test_publishing_needs_no_extra():
+    modules = ("accelerate", "datasets", "evaluate", "matplotlib", "psutil", "pyarrow", "scipy", "sklearn")
+    code = f"import sys\nsys.modules.update(dict.fromkeys({modules}))\nfrom hf_xmtc.cli import main\n"
+    done = run_python(code + "main(['push', '--model', 'nowhere', '--repo_id', 'me/x', '--dry_run'])\n")
+    assert "nowhere" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_fault_of_the_package_is_not_called_a_missing_extra(monkeypatch):
     def broken(argv):
         raise ModuleNotFoundError("No module named 'hf_xmtc.nothing'", name="hf_xmtc.nothing")
