@@ -77,6 +77,50 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
     assert done.stdout.count("usage: hf-xmtc") == 7
 
 
+def test_outputs_that_are_there_and_idle_options_are_refused_without_torch(tmp_path):
+    for folder in ("run", "outputs/demo-bertxml", "tree"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in (
+        "run/metrics.json",
+        "outputs/demo-bertxml/metrics.json",
+        "tree/label_tree.json",
+        "run/README.md",
+        "tags.csv",
+    ):
+        (tmp_path / name).touch()
+    finished, there = "holds a finished model", "run exists"
+    refusals = {
+        "train": finished,
+        "train --output-dir=run --model_family laco": finished,
+        "train --config tags.csv --output_dir run": finished,
+        "train --dataset outputs --output_dir tags.csv": "tags.csv is a file",
+        "train --model_family bonsai --max_steps 5 --learning-rate=1": "learning_rate, max_steps cannot be used with the family bonsai",
+        "predict --model run --input a.txt --output tags.csv": "tags.csv exists already",
+        "predict --model run --input tags.csv --output ./tags.csv": "--input and --output are both",
+        "convert --dataset tags.csv --output_dir run": there,
+        "extend --model run --dataset demo --output_dir run": there,
+        "ensemble a b --output_dir run": "run exists and is not an empty folder",
+        "compare a b --output_dir run": "run exists and is not an empty folder",
+        "describe --output_dir run": "run holds a README.md",
+        "tree --output_dir tree": "tree holds a label tree",
+    }
+    code = (
+        "import sys\n"
+        "from hf_xmtc_command import main\n"
+        f"for line in {list(refusals)}:\n"
+        "    try:\n"
+        "        main(line.split())\n"
+        "    except SystemExit as stopped:\n"
+        "        print(stopped, *{'numpy', 'torch'} & set(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    for line, (command, message) in zip(done.stdout.splitlines(), refusals.items(), strict=True):
+        assert message in line and not line.endswith(("numpy", "torch")), f"{command}: {line}"
+
+
 @pytest.mark.parametrize(
     ("module", "arguments", "extra"),
     [("datasets", ["train", "--max_steps", "1"], "train"), ("scipy", ["tree", "--output_dir", "x"], "train,tree")],
@@ -88,6 +132,13 @@ def test_a_missing_extra_gives_the_command_that_installs_it(module, arguments, e
     assert (
         done.stderr.strip().splitlines()[-1] == f"`hf-xmtc {arguments[0]}` needs `{module}`: pip install 'hf_xmtc[{extra}]'"
     )
+
+
+def test_publishing_needs_no_extra():
+    modules = ("accelerate", "datasets", "evaluate", "matplotlib", "psutil", "pyarrow", "scipy", "sklearn")
+    code = f"import sys\nsys.modules.update(dict.fromkeys({modules}))\nfrom hf_xmtc.cli import main\n"
+    done = run_python(code + "main(['push', '--model', 'nowhere', '--repo_id', 'me/x', '--dry_run'])\n")
+    assert "nowhere" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_fault_of_the_package_is_not_called_a_missing_extra(monkeypatch):

@@ -117,6 +117,16 @@ def test_the_choice_is_made_on_whole_rankings(monkeypatch):
     assert tune(parts, [[9]], "P@1", num_trials=4).weights == (0.5, 0.5)
 
 
+def test_tuning_on_few_documents_warns_with_their_number(caplog):
+    parts, positives = random_parts(noise=(0.6, 0.8))
+    positives = [row or [0] for row in positives]
+    tune(parts, [*positives[:49], *[[]] * (len(positives) - 49)], num_trials=2)
+    assert "are tuned on 49 documents with labels" in caplog.text and "method consensus" in caplog.text
+    caplog.clear()
+    tune(parts, [*positives[:50], *[[]] * (len(positives) - 50)], num_trials=2)
+    assert not caplog.text
+
+
 def test_tuning_leaves_out_a_part_that_only_harms():
     parts, positives = random_parts(noise=(0.2, 50.0))
     found = tune(parts, positives, num_trials=40)

@@ -1,5 +1,6 @@
 """Ensembles of models by their rankings: how to combine them is chosen on validation, and how much they differ is measured."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -21,11 +22,15 @@ __all__ = [
     "tune",
 ]
 
+logger = logging.getLogger(__name__)
+
 Rankings = Sequence[tuple[np.ndarray, np.ndarray]]
 
 EXPONENTS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 # Labels of each part that a trial looks at: those further down hardly ever come among the first few of a combination.
 TRIAL_DEPTH = 20
+# With fewer documents than this a choice among hundreds of trials follows their chance.
+FEW_DOCUMENTS = 50
 _METRICS = {"P": precision_at_k, "nDCG": ndcg_at_k, "R": recall_at_k, "RP": r_precision_at_k, "PSP": psp_at_k}
 
 
@@ -80,7 +85,7 @@ def tune(
     """Choose a weight and an exponent per part, Σ w_i · p_i^e_i, that are best on validation.
 
     Half of the trials are drawn at random, and the others change the best one found so far a little. Each part alone and the mean of
-    all are tried too, so by this metric the result is never below any of them on these documents.
+    all are tried too, so by this metric the result is never below any of them on these documents. Fewer than `FEW_DOCUMENTS` are warned of.
 
     Args:
         rankings: As for `combine_rankings`, of validation documents.
@@ -100,6 +105,11 @@ def tune(
     """
     measure, k = metric_function(metric, inverse_propensity)
     positives = label_sets(positives)
+    if (count := int((positives.sizes > 0).sum())) < FEW_DOCUMENTS:
+        logger.warning(
+            f"Weights and exponents are tuned on {count} documents with labels. With fewer than {FEW_DOCUMENTS} the choice is mostly chance: hold "
+            "more out for validation, or choose the method consensus, which is not tuned."
+        )
     joined = JoinedRankings(rankings, max(TRIAL_DEPTH, k))
     parts, rng = range(joined.num_parts), np.random.default_rng(seed)
     powers = {

@@ -9,8 +9,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-__all__ = ["Friedman", "PairedT", "average_ranks", "bootstrap_interval", "friedman", "holm", "paired_t", "wilcoxon_p"]
+__all__ = [
+    "LEVEL",
+    "Friedman",
+    "PairedT",
+    "average_ranks",
+    "bootstrap_interval",
+    "friedman",
+    "holm",
+    "paired_t",
+    "wilcoxon_p",
+]
 
+# Of all intervals; a difference is significant where its p value is below 1 - LEVEL.
 LEVEL = 0.95
 # Means over seeds differ in their last digits where they are equal; such differences are ties.
 _DIGITS = 12
@@ -36,10 +47,6 @@ class PairedT:
     @property
     def half_width(self) -> float:
         return (self.high - self.low) / 2
-
-    @property
-    def leaves_out_0(self) -> bool:
-        return self.low > 0 or self.high < 0
 
 
 def paired_t(differences: ArrayLike) -> PairedT:

@@ -1,6 +1,7 @@
 """`hf-xmtc compare`: tables, tests and a picture from the predictions in model folders."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -73,13 +74,26 @@ def test_seeds_of_a_system_are_paired_and_the_same_model_is_level(tmp_path, caps
     assert "| one    | 3 " in printed and "p values have Holm's correction for 3 pairs" in printed
 
 
-def test_a_system_is_ahead_only_where_both_intervals_leave_out_0():
+def test_a_system_is_ahead_only_where_the_corrected_p_value_is_below_5_per_cent():
+    # a is 0.02 above b and c in the mean, with p = 0.03 for each pair, which Holm's correction for three pairs makes 0.09.
+    noise = np.tile([1.0, -1.0], 25)
+    noise *= 0.02 * (49 / 50) ** 0.5 * 50**0.5 / stats.t.isf(0.015, 49)
+    base = np.random.default_rng(0).random(50)
+    values = {name: value[None, :, None] for name, value in (("a", base + 0.02 + noise), ("b", base), ("c", base))}
+    pairs = compare_systems(values, np.ones((50, 1)), ["P@1"]).pairs
+    assert pairs[0].documents.p == pytest.approx(0.03) and pairs[0].documents.low > 0
+    assert pairs[0].p_t == pytest.approx(0.09) and [pair.ahead for pair in pairs] == [None, None, None]
+    (pair,) = compare_systems({"a": values["a"], "b": values["b"]}, np.ones((50, 1)), ["P@1"]).pairs
+    assert pair.p_t == pytest.approx(0.03) and pair.ahead == "a"
+
+
+def test_a_system_is_ahead_only_where_it_is_over_documents_and_over_seeds():
     # Over documents the difference is clear, over the three seeds (+0.9, +0.1, +0.2) it is not.
     base, gains = np.random.default_rng(0).random((1, 50, 1)), np.array([0.9, 0.1, 0.2])
     noise = np.random.default_rng(1).normal(0, 0.01, (1, 50, 1))
     values = {"a": base + gains[:, None, None] + noise, "b": base + np.zeros((3, 1, 1))}
     (pair,) = compare_systems(values, np.ones((50, 1)), ["P@1"]).pairs
-    assert pair.documents.leaves_out_0 and not pair.seeds.leaves_out_0 and pair.ahead is None
+    assert pair.p_t < 0.05 < pair.p_seeds and pair.ahead is None
     assert pair.p_seeds == pytest.approx(stats.ttest_1samp(gains + noise.mean(), 0).pvalue)
     values = {"a": values["a"].mean(axis=0, keepdims=True), "b": base}
     (pair,) = compare_systems(values, np.ones((50, 1)), ["P@1"]).pairs
@@ -112,6 +126,33 @@ def test_files_without_a_model_folder_have_no_psp_and_need_true_labels(tmp_path,
     assert "PSP is left out" in printed and "PSP@5" not in printed and "| one    | 1    | 66.67 " in printed
     with pytest.raises(SystemExit, match="PSP@k needs"):
         compared(tmp_path / "one.parquet", tmp_path / "three.parquet", "--metrics", "PSP@1")
+
+
+def test_on_validation_what_was_chosen_there_is_named(tmp_path, capsys):
+    recipes = {
+        "svm": {"model_family": "dismec"},
+        "bert": {"model_family": "bertxml", "learning_rate": 0.1},
+        "last": {"model_family": "bertxml", "learning_rate": 0.1, "load_best_model_at_end": False},
+        "tuned": {"model_family": "ensemble", "method": "tuned"},
+        "equal": {"model_family": "ensemble", "method": "consensus"},
+    }
+    for name, recipe in recipes.items():
+        write_run(tmp_path / name, 0.5)
+        (tmp_path / name / "recipe.json").write_text(json.dumps(recipe))
+        shutil.copy(tmp_path / name / "predictions" / "test.parquet", tmp_path / name / "predictions" / "validation.parquet")
+    part = tmp_path / "equal" / "parts" / "near"
+    part.mkdir(parents=True)
+    (part / "metrics.json").write_text(json.dumps({"train": {"num_neighbors": 50}}))
+    folders = [tmp_path / name for name in recipes]
+    compared(*folders, "--split", "validation")
+    printed = capsys.readouterr().out
+    assert (
+        "something was chosen: bert (best checkpoint); tuned (weights of the ensemble); equal (vote of the neighbours). Such a system"
+        in printed
+    )
+    compared(*folders)
+    compared(tmp_path / "svm", tmp_path / "last", "--split", "validation")
+    assert "Warning" not in capsys.readouterr().out
 
 
 def test_systems_are_read_from_the_command_line(tmp_path):

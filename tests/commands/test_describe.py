@@ -2,6 +2,7 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import yaml
 
 from hf_xmtc import cli
@@ -23,7 +24,8 @@ def test_a_data_set_is_described_in_numbers_a_picture_and_a_card(tmp_path, capsy
     header = yaml.safe_load(card.split("---")[1])
     assert header["size_categories"] == ["n<1K"] and header["task_categories"] == ["text-classification"]
     assert (tmp_path / "out" / "label_frequency.png").stat().st_size > 1_000
-    assert cli.main(command) == 1 and "holds a README.md" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="holds a README.md"):
+        cli.main(command)
 
 
 def test_data_without_a_training_split_or_without_labels_are_described(tmp_path, capsys):

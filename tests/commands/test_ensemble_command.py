@@ -271,6 +271,20 @@ def test_files_without_true_labels_are_combined_by_names_of_labels(tmp_path):
         cli(["ensemble", "--predictions", one, str(tmp_path / "third.jsonl"), "--output_dir", str(tmp_path / "g")])
 
 
+def test_ranks_in_files_are_counted_from_the_longest_list_which_is_recorded(tmp_path):
+    one = [{"row": 0, "labels": ["a", "b"], "scores": [0.9, 0.8]}, {"row": 1, "labels": ["a"], "scores": [0.9]}]
+    other = [
+        {"row": 0, "labels": ["b", "c", "a", "d"], "scores": [0.4, 0.3, 0.2, 0.1]},
+        {"row": 1, "labels": [], "scores": []},
+    ]
+    files = [write_rows(tmp_path / f"{name}.jsonl", rows) for name, rows in (("one", one), ("other", other))]
+    ensemble_files(files, tmp_path / "e", "mean_rank")
+    assert json.loads((tmp_path / "e" / "metrics.json").read_text())["depth"] == 4
+    rows = pq.read_table(tmp_path / "e" / "predictions.parquet").to_pylist()
+    assert rows[0]["labels"] == ["b", "a", "c", "d"] and rows[0]["scores"] == pytest.approx([7 / 8, 6 / 8, 3 / 8, 1 / 8])
+    assert rows[1]["labels"] == ["a"] and rows[1]["scores"] == [0.5]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

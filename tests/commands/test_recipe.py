@@ -6,9 +6,11 @@ import os
 import pytest
 import torch
 
+from hf_xmtc.commands.gradient_free_families import GRADIENT_FREE
 from hf_xmtc.commands.recipe import ModelArguments
 from hf_xmtc.commands.recipe_checks import check_model_settings
 from hf_xmtc.commands.recipe_parsing import parse_recipe
+from hf_xmtc.models import FAMILIES
 
 
 @pytest.fixture
@@ -18,6 +20,10 @@ def write(tmp_path):
         return str(tmp_path / name)
 
     return to_file
+
+
+def test_families_without_gradients_are_listed():
+    assert tuple(name for name, model in FAMILIES.items() if not model.is_trained_by_gradient) == GRADIENT_FREE
 
 
 def test_without_arguments_the_demo_model_is_trained():

@@ -80,9 +80,8 @@ def test_what_cannot_be_built_is_refused_with_the_reason(build, tmp_path):
 
 def test_a_tree_that_is_there_is_not_replaced(build):
     build()
-    status, _, said = build()
-    assert status == 1
-    assert "holds a label tree. Choose another --output_dir" in said.err
+    refusal, _, _ = build()
+    assert "holds a label tree. Choose another --output_dir" in refusal
 
 
 def test_levels_need_the_size_of_clusters(capsys):

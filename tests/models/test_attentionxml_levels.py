@@ -101,6 +101,17 @@ def test_levels_and_tree_travel_with_the_checkpoint(tmp_path):  # AC-31
             AttentionXMLForXMTC.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize(("arguments", "times"), [({}, 0), ({"labels": LABELS}, 1), ({"top_k": 2}, 1)])
+def test_candidates_of_cornet_are_scored_where_their_scores_are_needed_alone(arguments, times):
+    model = build(9, [4], beam_width=2, cornet_num_blocks=1, cornet_context_size=4).eval()
+    seen = []
+    model.label_head.raw_logits_of = lambda hidden, ids, score=model.label_head.raw_logits_of: (
+        seen.append(ids) or score(hidden, ids)
+    )
+    model(**make_batch(model, [SHORT, LONG]), **arguments)
+    assert len(seen) == times
+
+
 @pytest.mark.parametrize("family", ["attentionxml", "lightattention"])
 def test_a_checkpoint_without_its_tree_is_refused(family, tmp_path):
     model = build(9, [2, 4]) if family == "attentionxml" else light_attention(200)

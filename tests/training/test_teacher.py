@@ -1,5 +1,8 @@
 """Parents and descriptions of labels, where the data have them and where not."""
 
+import importlib
+import sys
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -54,3 +57,10 @@ def test_clusters_are_the_last_resort_and_have_the_text_of_a_label():
 
 def test_label_without_text_is_described_by_the_words_of_its_documents():
     assert nodes_of("none", texts=((1,), (), ())).descriptions == [[1], [0, 1], [2, 3]]
+
+
+def test_without_scipy_the_extra_that_brings_it_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    monkeypatch.delitem(sys.modules, "hf_xmtc.training.teacher")
+    with pytest.raises(ImportError, match=r"teacher is computed with scipy.*pip install 'hf_xmtc\[retrieval\]'"):
+        importlib.import_module("hf_xmtc.training.teacher")

@@ -18,6 +18,7 @@ from .metric_weights import metric_weights, read_recipe
 from .output_folder import empty_folder
 from .stored_predictions import LABEL_COUNTS, read_label_counts, read_predictions
 from .system_comparison import SystemComparison, compare_systems
+from .validation_choices import validation_choices
 
 __all__ = ["compare_predictions", "main"]
 
@@ -75,7 +76,7 @@ def compare_predictions(
         raise ValueError(
             f"{files[0]} has no column gold with the true labels, nor has any other. Give files that hf-xmtc train wrote."
         )
-    weights, ignored, notes = None, None, []
+    weights, ignored, notes = None, None, _warnings(systems, split)
     if folder:
         weights, ignored = metric_weights(read_label_counts(folder), read_recipe(folder), num_labels, len(ids))
         metrics = metrics or SHORT_REPORT
@@ -96,6 +97,23 @@ def compare_predictions(
         runs = {system.name: [str(run) for run in system.runs] for system in systems}
         _write(empty_folder(output_dir), page, comparison, {"num_documents": len(first.values), "runs": runs})
     return page
+
+
+def _warnings(systems: Sequence[System], split: str) -> list[str]:
+    """A sentence about the systems of which something was chosen on the documents that they are compared on."""
+    chosen: dict[str, list[str]] = {}
+    for system in systems:
+        files = [_prediction_file(run, split) for run in system.runs]
+        folders = [file.parent.parent for file in files if file.parts[-2:] == ("predictions", "validation.parquet")]
+        if choices := dict.fromkeys(choice for folder in folders for choice in validation_choices(folder)):
+            chosen[system.name] = list(choices)
+    if not chosen:
+        return []
+    shown = "; ".join(f"{name} ({', '.join(choices)})" for name, choices in chosen.items())
+    return [
+        f"Warning: these are the validation documents, on which something was chosen: {shown}. Such a system looks better here than on other "
+        "documents, so the result may be due to that. Compare on --split test."
+    ]
 
 
 def _prediction_file(run: Path, split: str) -> Path:

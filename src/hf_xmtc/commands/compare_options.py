@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .output_checks import check_empty_folder, refusals
+
 __all__ = ["System", "check_options", "option_parser", "systems_named"]
 
 
@@ -35,7 +37,9 @@ def option_parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     parser = argparse.ArgumentParser(
         prog="hf-xmtc compare",
-        description="Compare models by their stored predictions: metrics with intervals, and which differences are significant.",
+        description="Compare models by their stored predictions: metrics with intervals, and which differences are significant. A system is "
+        "ahead of another where the p value of the paired t test over documents, and that over seeds where there are several, are below "
+        "0.05 with Holm's correction over the pairs of a metric.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -45,7 +49,11 @@ def option_parser() -> argparse.ArgumentParser:
         help="a model folder of hf-xmtc train, or a prediction file with the true labels (gold); NAME=RUN,RUN,… are the seeds of one system, "
         "for all systems in the same order",
     )
-    parser.add_argument("--split", default="test", help="predictions to read in model folders (default: test)")
+    parser.add_argument(
+        "--split",
+        default="test",
+        help="predictions to read in model folders; on validation, models that were tuned there look better than they are (default: test)",
+    )
     parser.add_argument(
         "--metrics",
         nargs="+",
@@ -82,10 +90,10 @@ def systems_named(texts: Sequence[str]) -> list[System]:
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the help where it is asked for, and refuse systems that cannot be compared.
+    """Print the help where it is asked for, and refuse systems that cannot be compared and a folder that is not empty.
 
     Raises:
-        SystemExit: In both cases.
+        SystemExit: In all cases.
     """
     parser = option_parser()
     options = parser.parse_args(argv)
@@ -93,3 +101,6 @@ def check_options(argv: Sequence[str]) -> None:
         systems_named(options.systems)
     except ValueError as error:
         parser.error(str(error))
+    if options.output_dir is not None:
+        with refusals():
+            check_empty_folder(options.output_dir)

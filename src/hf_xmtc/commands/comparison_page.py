@@ -47,11 +47,13 @@ def _row(pair: PairDifference, has_seeds: bool) -> list[str]:
 
 def _reading(comparison: SystemComparison, has_seeds: bool) -> list[str]:
     num_pairs = len(comparison.systems) * (len(comparison.systems) - 1) // 2
-    ahead = "each interval leaves" if has_seeds else "the interval leaves"
+    tests = (
+        "the p values of both t tests, over documents and over seeds, are" if has_seeds else "the p value of the t test is"
+    )
+    several = f" p values have Holm's correction for {num_pairs} pairs. Intervals have none, so one may leave out 0 where the two are level."
     return [
         "Per cent. In brackets 95 % intervals over documents: of systems by bootstrap, of differences by the paired t test.",
-        f"A system is ahead where {ahead} out 0, else the two are level."
-        + (f" p values have Holm's correction for {num_pairs} pairs, intervals have none." if num_pairs > 1 else ""),
+        f"A system is ahead where {tests} below 0.05, else the two are level.{several if num_pairs > 1 else ''}",
         "Over seeds: paired t intervals; beside several runs a single one counts as exact."
         if has_seeds
         else "One run of each: the intervals are about other documents, and say nothing of other seeds.",

@@ -17,6 +17,7 @@ from hf_xmtc.data.formats.registry import FORMATS, find_format
 from hf_xmtc.data.label_file import LabelFile, read_label_file
 
 from .convert_options import option_parser
+from .output_checks import check_new_folder
 
 __all__ = ["convert", "main"]
 
@@ -48,8 +49,7 @@ def convert(options: argparse.Namespace) -> str:
         ValueError: If the data or the settings cannot be used.
     """
     path, folder = Path(options.dataset), Path(options.output_dir)
-    if folder.exists():
-        raise FileExistsError(f"{folder} exists. Choose another --output_dir, or remove it first.")
+    check_new_folder(folder)
     if not path.exists():
         raise FileNotFoundError(f"There is no folder or file {path}. Check --dataset.")
     found = find_format(path, options.format)

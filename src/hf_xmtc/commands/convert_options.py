@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from .format_options import add_format_options
+from .output_checks import check_new_folder, refusals
 
 __all__ = ["check_options", "option_parser"]
 
@@ -33,9 +34,11 @@ def option_parser() -> argparse.ArgumentParser:
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the help where it is asked for, and refuse options that do not exist.
+    """Print the help where it is asked for, and refuse options that do not exist and a folder that is there.
 
     Raises:
-        SystemExit: In both cases.
+        SystemExit: In all cases.
     """
-    option_parser().parse_args(argv)
+    options = option_parser().parse_args(argv)
+    with refusals():
+        check_new_folder(options.output_dir)

@@ -13,7 +13,7 @@ from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, load_x
 from hf_xmtc.hub.dataset_card import dataset_card, dataset_table
 
 from .data_options import loader_arguments
-from .describe_options import option_parser
+from .describe_options import check_card_folder, option_parser
 from .json_files import write_json
 
 __all__ = ["main"]
@@ -52,8 +52,7 @@ def _write(folder: Path, statistics: dict[str, Any], counts: Any, info: Any) -> 
     Raises:
         FileExistsError: If there is a card, which somebody may have written.
     """
-    if (folder / "README.md").exists():
-        raise FileExistsError(f"{folder} holds a README.md. Choose another --output_dir, or move it away.")
+    check_card_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "statistics.json", statistics)
     plot_label_counts(counts, folder / "label_frequency.png", title=info.source)

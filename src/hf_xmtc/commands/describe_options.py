@@ -1,11 +1,13 @@
 """Options of `hf-xmtc describe`. Nothing heavy is imported, so that help and refusals come at once."""
 
 import argparse
+import os
 from collections.abc import Sequence
 
 from .data_options import add_data_options
+from .output_checks import refusals
 
-__all__ = ["check_options", "option_parser"]
+__all__ = ["check_card_folder", "check_options", "option_parser"]
 
 
 def option_parser() -> argparse.ArgumentParser:
@@ -28,9 +30,22 @@ def option_parser() -> argparse.ArgumentParser:
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the help where it is asked for, and refuse options that do not exist.
+    """Print the help where it is asked for, and refuse options that do not exist and a folder that holds a card.
 
     Raises:
-        SystemExit: In both cases.
+        SystemExit: In all cases.
     """
-    option_parser().parse_args(argv)
+    options = option_parser().parse_args(argv)
+    if options.output_dir is not None:
+        with refusals():
+            check_card_folder(options.output_dir)
+
+
+def check_card_folder(folder: str | os.PathLike) -> None:
+    """Refuse a folder that holds a card, which somebody may have written.
+
+    Raises:
+        FileExistsError: With its name.
+    """
+    if os.path.exists(os.path.join(folder, "README.md")):
+        raise FileExistsError(f"{os.fspath(folder)} holds a README.md. Choose another --output_dir, or move it away.")

@@ -172,10 +172,12 @@ def ensemble_files(
     output, ids = empty_folder(output_dir), {}
     parts = read_predictions(files, ids)
     gold, names = parts[0].gold, _part_names([_named_path(Path(file)) for file in files])
-    comparison, chosen = Comparison(names), Combination(method)
-    metrics: dict[str, Any] = {"method": method, "parts": _by_name(names, map(str, files)), "comparison": {}}
+    validation = read_predictions(tune_on, ids) if tune_on else []
+    # As in a folder, one depth for all documents; here that of the longest list.
+    depth = max(part.top_labels.shape[1] for part in (*parts, *validation))
+    comparison, chosen = Comparison(names, depth=depth), Combination(method)
+    metrics: dict[str, Any] = {"method": method, "depth": depth, "parts": _by_name(names, map(str, files)), "comparison": {}}
     if method == "tuned":
-        validation = read_predictions(tune_on, ids)
         if validation[0].gold is None:
             raise ValueError(
                 f"{tune_on[0]} has no column gold with the true labels to tune on. Give --tune_on the files in a model folder's predictions/, "
@@ -188,7 +190,7 @@ def ensemble_files(
     if gold is not None:  # what is compared here is not what a choice may rest on
         metrics["comparison"]["documents"] = comparison.table(parts, chosen, others=False)
     metrics["overlap"] = overlap(names, parts, None)
-    top_labels, top_scores = chosen([part.ranking for part in parts], max(part.top_labels.shape[1] for part in parts))
+    top_labels, top_scores = chosen([part.ranking for part in parts], max(part.top_labels.shape[1] for part in parts), depth)
     labels = np.asarray(list(ids), dtype=object)
     columns = {"id" if parts[0].has_ids else "row": parts[0].documents}
     columns["labels"] = [labels[row[row >= 0]].tolist() for row in top_labels]

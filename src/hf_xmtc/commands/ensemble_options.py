@@ -4,6 +4,8 @@ import argparse
 import os
 from collections.abc import Sequence
 
+from .output_checks import check_empty_folder, refusals
+
 __all__ = ["check_options", "method_for_files", "option_parser"]
 
 
@@ -45,10 +47,10 @@ def option_parser() -> argparse.ArgumentParser:
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the help where it is asked for, and refuse options that do not go together.
+    """Print the help where it is asked for, and refuse options that do not go together and a folder that is not empty.
 
     Raises:
-        SystemExit: In both cases.
+        SystemExit: In all cases.
     """
     parser = option_parser()
     options = parser.parse_args(argv)
@@ -65,6 +67,8 @@ def check_options(argv: Sequence[str]) -> None:
             parser.error(str(error))
     if options.num_trials < 0:
         parser.error(f"--num_trials is {options.num_trials} but must be at least 0")
+    with refusals():
+        check_empty_folder(options.output_dir)
 
 
 def method_for_files(

@@ -19,12 +19,12 @@ from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.stored_documents import AddedDocuments
 
 from .export_check import check_reopens
-from .extend_options import check_options, option_parser
+from .extend_options import check_options, option_parser, output_folder
 from .extension_report import ExtensionReport, describe
 from .families import FAMILIES
 from .format_options import format_arguments
 from .json_files import write_json
-from .output_folder import METRICS_FILE, RECIPE_FILE
+from .output_checks import METRICS_FILE, RECIPE_FILE, check_new_folder
 from .starting_model import StartingModel
 from .stored_predictions import write_label_counts
 
@@ -60,10 +60,8 @@ def extend(options: argparse.Namespace) -> str:
         FileExistsError: If the output is.
         ValueError: If the family cannot grow, or the data cannot be used.
     """
-    place = Path(options.model) if Path(options.model).is_dir() else Path(Path(options.model).name)
-    output = Path(options.output_dir or f"{place}-extended")
-    if output.exists():
-        raise FileExistsError(f"{output} exists. Choose another --output_dir, or delete it.")
+    output = output_folder(options)
+    check_new_folder(output)
     check_readable(options.model)
     _check_growth(options.model, options.revision)
     recipe = StartingModel.from_pretrained(options.model, options.revision).recipe

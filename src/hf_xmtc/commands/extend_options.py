@@ -2,10 +2,12 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from .format_options import add_format_options
+from .output_checks import check_new_folder, refusals
 
-__all__ = ["check_options", "option_parser"]
+__all__ = ["check_options", "option_parser", "output_folder"]
 
 
 def option_parser() -> argparse.ArgumentParser:
@@ -40,12 +42,20 @@ def option_parser() -> argparse.ArgumentParser:
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the help where it is asked for, and refuse options that do not go together.
+    """Print the help where it is asked for, and refuse options that do not go together and a folder that is there.
 
     Raises:
-        SystemExit: In both cases.
+        SystemExit: In all cases.
     """
     parser = option_parser()
     options = parser.parse_args(argv)
     if options.dataset is None and options.label_file is None:
         parser.error("there is nothing to add: give --dataset with documents, --label_file with labels, or both")
+    with refusals():
+        check_new_folder(output_folder(options))
+
+
+def output_folder(options: argparse.Namespace) -> Path:
+    """The folder of the extended model; without ``output_dir`` beside the model, or here for one of the Hub."""
+    place = Path(options.model) if Path(options.model).is_dir() else Path(Path(options.model).name)
+    return Path(options.output_dir or f"{place}-extended")

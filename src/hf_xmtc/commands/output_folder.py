@@ -18,16 +18,13 @@ from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in, clear_
 
 from .file_lock import exclusive
 from .json_files import write_json
+from .output_checks import METRICS_FILE, RECIPE_FILE, check_empty_folder, check_run_folder
 
 __all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder", "empty_folder", "level_folder"]
 
-RECIPE_FILE = "recipe.json"
-METRICS_FILE = "metrics.json"
 CHECKPOINTS = "checkpoints"
 LEVEL = "level-"
 LOCK_FILE = ".lock"
-# What a kill may leave in a folder that holds nothing else yet.
-_LEFTOVERS = {LOCK_FILE, RECIPE_FILE + ".tmp"}
 # Where the data came from and what they are called decides nothing: their content does (`DATA_DIGEST`).
 DATA_DIGEST = "data_digest"
 _ORIGIN = {"dataset", "dataset_name", "dataset_license", "dataset_repo_id", "dataset_fingerprint"}
@@ -44,9 +41,8 @@ def empty_folder(path: str | os.PathLike) -> Path:
     Raises:
         FileExistsError: If it is there and not empty, or a file.
     """
+    check_empty_folder(path)
     path = Path(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path} exists and is not an empty folder. Choose another --output_dir.")
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -77,22 +73,9 @@ class OutputFolder:
         Raises:
             FileExistsError: If it holds a finished model, or anything that is no run of `hf-xmtc train`.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise FileExistsError(f"{self.path} is a file. Choose another --output_dir.")
-        present = {entry.name for entry in self.path.iterdir()} - _LEFTOVERS if self.path.exists() else set()
-        if not present:
-            return
-        if METRICS_FILE in present:
-            if RECIPE_FILE in present:
-                self._remove_checkpoints()  # a kill may have left them
-            raise FileExistsError(
-                f"{self.path} holds a finished model. Choose another --output_dir, or delete that folder to train anew."
-            )
-        if RECIPE_FILE not in present:
-            names_present = ", ".join(sorted(present)[:5])
-            raise FileExistsError(
-                f"{self.path} is not empty ({names_present}) and was not made by hf-xmtc train. Choose another --output_dir."
-            )
+        if self.is_finished and (self.path / RECIPE_FILE).exists():
+            self._remove_checkpoints()  # a kill may have left them
+        check_run_folder(self.path)
 
     def claim(self, recipe: dict[str, Any]) -> bool:
         """Take the folder for a run with this recipe.

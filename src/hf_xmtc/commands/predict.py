@@ -28,6 +28,7 @@ from hf_xmtc.retrieval import generator_for
 from .document_files import STANDARD_INPUT, DocumentFile
 from .file_lock import exclusive
 from .filter_ids import FilterIds
+from .output_checks import check_other_file
 from .predict_options import PredictArguments, option_parser
 from .prediction_files import PredictionWriter, Progress, prediction_rows
 from .processes import usable_cores
@@ -125,7 +126,7 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
     )
     device = choose_device(settings.device)
     check_readable(settings.model)
-    _check_other_file(settings)
+    check_other_file(settings.output, settings.input)
     # Two runs would mix their rows.
     with exclusive(Path(f"{settings.output}.partial.lock"), f"The output {settings.output}"):
         return _predict_file(settings, documents, device, show_progress)
@@ -189,11 +190,6 @@ def _check_one_process() -> None:
             f"{processes} processes were started, and each would write the same file. Start predict with plain python: one "
             "process uses all cores of a CPU, or one GPU. For several GPUs split the input into one file for each."
         )
-
-
-def _check_other_file(settings: PredictArguments) -> None:
-    if Path(settings.output).resolve() == Path(settings.input).resolve():
-        raise ValueError(f"--input and --output are both {settings.output}. Name another output to keep the texts.")
 
 
 def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> dict[str, Any]:

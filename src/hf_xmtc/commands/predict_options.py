@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, get_args, get_type_hints
 
+from .output_checks import check_new_file, check_other_file, refusals
+
 __all__ = ["OUTPUT_FORMATS", "PredictArguments", "check_options", "check_output_name", "option_parser"]
 
 OUTPUT_FORMATS = ("parquet", "jsonl", "csv")
@@ -75,15 +77,17 @@ def option_parser() -> argparse.ArgumentParser:
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the help where it is asked for, and refuse options that do not exist and values that cannot be.
+    """Print the help where it is asked for, and refuse options that do not exist, values that cannot be, and files that are there.
 
     Raises:
-        SystemExit: In both cases.
+        SystemExit: In all cases.
     """
-    try:
-        PredictArguments(**vars(option_parser().parse_args(argv)))
-    except ValueError as error:
-        raise SystemExit(f"ValueError: {error}") from error
+    with refusals():
+        settings = PredictArguments(**vars(option_parser().parse_args(argv)))
+        check_other_file(settings.output, settings.input)
+        # A state beside the output is that of a run that was stopped, which may be complete.
+        if not settings.overwrite and not os.path.exists(f"{settings.output}.partial.json"):
+            check_new_file(settings.output)
 
 
 def check_output_name(output: str | os.PathLike[str]) -> None:

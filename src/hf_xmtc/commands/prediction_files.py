@@ -18,6 +18,7 @@ from hf_xmtc.strict_json import json_text
 
 from .document_files import import_pyarrow
 from .json_files import write_json
+from .output_checks import check_new_file
 from .predict_options import check_output_name
 
 __all__ = ["PredictionRow", "PredictionWriter", "Progress", "prediction_rows"]
@@ -152,10 +153,8 @@ class PredictionWriter:
         self._file = None
         if self.is_complete:
             return
-        if self.output.exists() and not overwrite:
-            raise FileExistsError(
-                f"{output} exists already: a run into it has finished. Name another --output, or replace it by --overwrite."
-            )
+        if not overwrite:
+            check_new_file(output)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         self._write_state()
         self._file = open(self.partial, "r+b" if self.partial.exists() else "w+b")  # noqa: SIM115, closed in __exit__

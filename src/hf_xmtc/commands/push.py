@@ -5,13 +5,16 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hf_xmtc.hub import push_folder
 from hf_xmtc.hub.model_files import ModelFiles
 from hf_xmtc.hub.push import describe_left_out
-from hf_xmtc.training import XMTCTrainingArguments
 
 from .push_options import option_parser
+
+if TYPE_CHECKING:
+    from hf_xmtc.training import XMTCTrainingArguments
 
 __all__ = ["explain_failed_push", "main", "push_command"]
 
@@ -54,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def explain_failed_push(folder: Path, args: XMTCTrainingArguments) -> Iterator[None]:
+def explain_failed_push(folder: Path, args: "XMTCTrainingArguments") -> Iterator[None]:
     """Name the command that only pushes, in the error of a push within this context.
 
     Args:
@@ -72,7 +75,7 @@ def explain_failed_push(folder: Path, args: XMTCTrainingArguments) -> Iterator[N
         ) from error
 
 
-def push_command(folder: Path, args: XMTCTrainingArguments) -> str:
+def push_command(folder: Path, args: "XMTCTrainingArguments") -> str:
     """The command that publishes a finished model folder as a training run with these arguments would."""
     command = ["hf-xmtc", "push", "--model", str(folder), "--repo_id", args.hub_model_id or folder.name]
     command += ["--private"] if args.hub_private_repo else []

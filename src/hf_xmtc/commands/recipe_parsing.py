@@ -1,7 +1,6 @@
 """The recipe of a run from the command line and a file."""
 
 import argparse
-import os
 import sys
 from typing import Any
 
@@ -12,7 +11,7 @@ from hf_xmtc.training.option_conflicts import IN_COMMAND, IN_TRAINER, check_unus
 from .config_overrides import SAID_BY_DATA, USUAL_NAMES, field_names, hint, read_overrides
 from .families import FAMILIES, SIZES, default_recipe, family_named
 from .recipe import DataArguments, ModelArguments, Recipe
-from .train_options import check_recipe_file, option_parser, values_of
+from .train_options import check_recipe_file, default_output_dir, option_parser, values_of
 
 __all__ = ["parse_recipe", "read_recipe_file"]
 
@@ -70,8 +69,7 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
             f"{source} names no data set, and neither does the command line. Add --dataset FOLDER_OR_HUB_ID, or --dataset demo for the shipped one."
         )
     if "output_dir" not in choices:
-        names = (os.path.basename(os.path.abspath(name)) for name in (chosen.dataset, chosen.model or chosen.model_family))
-        chosen.output_dir = os.path.join("outputs", "-".join(names))
+        chosen.output_dir = default_output_dir(chosen.dataset, chosen.model or chosen.model_family)
     other_sizes = not SIZES.isdisjoint(read_overrides(chosen.config_overrides))
     if not (path or chosen.backbone or chosen.model or other_sizes):
         vars(chosen).update(default_recipe(chosen.model_family, choices))

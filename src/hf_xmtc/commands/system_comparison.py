@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from hf_xmtc.significance import (
+    LEVEL,
     Friedman,
     PairedT,
     average_ranks,
@@ -50,7 +51,7 @@ class PairDifference:
         p_t: p value over documents by the t test, with Holm's correction over the pairs.
         p_wilcoxon: p value over documents by Wilcoxon's signed-rank test, likewise.
         p_seeds: p value over seeds, likewise.
-        ahead: The system that is ahead: each interval that there is leaves out 0. None where the two are level.
+        ahead: The system that is ahead: ``p_t``, and ``p_seeds`` where there is one, are below 0.05. None where the two are level.
     """
 
     first: str
@@ -121,18 +122,19 @@ def _pairs(metric: str, values: Mapping[str, np.ndarray]) -> list[PairDifference
     documents = [paired_t(differences) for differences in over_documents]
     seeds = [paired_t(differences) if len(differences) > 1 else None for differences in over_seeds]
     p_t, p_wilcoxon = holm([test.p for test in documents]), holm([wilcoxon_p(differences) for differences in over_documents])
-    p_seeds = iter(holm([test.p for test in seeds if test]).tolist())
+    corrected = iter(holm([test.p for test in seeds if test]).tolist())
+    p_seeds = [next(corrected) if test else None for test in seeds]
     return [
         PairDifference(
             *(first, second, metric, documents[i], seeds[i], float(p_t[i]), float(p_wilcoxon[i])),
-            p_seeds=next(p_seeds) if seeds[i] else None,
-            ahead=_ahead(first, second, [test for test in (documents[i], seeds[i]) if test]),
+            p_seeds=p_seeds[i],
+            ahead=_ahead(first, second, documents[i].mean, [p for p in (p_t[i], p_seeds[i]) if p is not None]),
         )
         for i, (first, second) in enumerate(pairs)
     ]
 
 
-def _ahead(first: str, second: str, tests: Sequence[PairedT]) -> str | None:
-    if not all(test.leaves_out_0 for test in tests):
+def _ahead(first: str, second: str, lead: float, p_values: Sequence[float]) -> str | None:
+    if max(p_values) >= 1 - LEVEL:
         return None
-    return first if tests[0].mean > 0 else second
+    return first if lead > 0 else second

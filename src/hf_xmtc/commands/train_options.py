@@ -11,7 +11,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["PAGE", "check_options", "check_recipe_file", "help_page", "option_parser", "values_of"]
+from .gradient_free_families import GRADIENT_FREE, check_idle_options, idle_options
+from .output_checks import check_run_folder, refusals
+
+__all__ = ["PAGE", "check_options", "check_recipe_file", "default_output_dir", "help_page", "option_parser", "values_of"]
 
 PAGE = Path(__file__).parent / "train_help.txt"
 
@@ -57,7 +60,9 @@ _WIDTH, _COLUMN = 80, 30
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the page of help where it is asked for, and refuse a recipe file that is not there; `option_parser` checks the options.
+    """Print the page of help where it is asked for, and refuse what needs no torch to be refused; `option_parser` checks the options.
+
+    That is a recipe file that is not there, options of gradients for a family without, and an output folder that is taken.
 
     Raises:
         SystemExit: In both cases.
@@ -65,11 +70,41 @@ def check_options(argv: Sequence[str]) -> None:
     if not {"-h", "--help"}.isdisjoint(argv):
         print(PAGE.read_text(encoding="utf-8"), end="")
         raise SystemExit(0)
-    try:
+    with refusals():
         for path in values_of("--config", argv):
             check_recipe_file(path)
-    except FileNotFoundError as error:
-        raise SystemExit(f"FileNotFoundError: {error}") from error
+        given = _given_options(argv)
+        # A recipe file says these too, so of it they are checked when it is read.
+        family = given.get("model_family", None if "config" in given else "bertxml")
+        if family in GRADIENT_FREE:
+            check_idle_options(family, idle_options(given))
+        folder = given.get("output_dir")
+        if folder is None and family is not None:
+            folder = default_output_dir(given.get("dataset", "demo"), given.get("model", family))
+        # Checkpoints that a kill has left in a finished folder are removed before it is refused.
+        if folder is not None and not os.path.exists(os.path.join(folder, "checkpoints")):
+            check_run_folder(folder)
+
+
+def default_output_dir(dataset: str, model: str) -> str:
+    """The folder of a run that names none.
+
+    Args:
+        dataset: The data set as it is named.
+        model: The model to go on from, else the family.
+    """
+    return os.path.join("outputs", "-".join(os.path.basename(os.path.abspath(name)) for name in (dataset, model)))
+
+
+def _given_options(argv: Sequence[str]) -> dict[str, str]:
+    """The options on the command line, in the spelling with underscores, each with its last value; that of a flag is "true"."""
+    given = {}
+    for position, argument in enumerate(argv):
+        if argument.startswith("--"):
+            name, equals, value = argument.removeprefix("--").partition("=")
+            following = argv[position + 1] if position + 1 < len(argv) else "--"
+            given[name.replace("-", "_")] = value if equals else "true" if following.startswith("--") else following
+    return given
 
 
 def check_recipe_file(path: str) -> None:

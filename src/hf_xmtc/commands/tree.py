@@ -15,13 +15,12 @@ from tqdm import tqdm
 from hf_xmtc.data import LabelInfo, label_info_of, load_xmtc_dataset
 from hf_xmtc.inference.model_opening import open_model
 from hf_xmtc.label_tree import LabelTree, TreeShape, cluster_depth, label_features
-from hf_xmtc.label_tree.tree_files import SETTINGS_FILE
 from hf_xmtc.retrieval.candidate_generator import VECTORIZER
 from hf_xmtc.training import label_clusters
 
 from .data_options import loader_arguments
 from .processes import usable_cores
-from .tree_options import MAX_FEATURES, option_parser
+from .tree_options import MAX_FEATURES, check_tree_folder, option_parser
 
 __all__ = ["build_tree", "describe", "main", "tree_of_texts"]
 
@@ -60,10 +59,7 @@ def build_tree(options: argparse.Namespace) -> LabelTree:
         ValueError: If the data or the settings cannot be used.
     """
     folder = Path(options.output_dir)
-    if (folder / SETTINGS_FILE).exists():
-        raise FileExistsError(
-            f"{folder} holds a label tree. Choose another --output_dir, or delete {SETTINGS_FILE} to build anew."
-        )
+    check_tree_folder(folder)
     data = load_xmtc_dataset(options.dataset, **loader_arguments(options))
     rows, info = data["train"], label_info_of(data)
     if options.max_leaf is None:

@@ -7,9 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from datasets import Dataset
-from scipy.sparse import csr_array
 
-from hf_xmtc.label_tree import label_features
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.models.modeling_treaderxml import TReaderXMLForXMTC
 from hf_xmtc.models.stored_documents import Assignments, digests_of
@@ -17,6 +15,15 @@ from hf_xmtc.models.teacher_knowledge import TeacherKnowledge
 from hf_xmtc.models.text_encoding import encode_texts
 from hf_xmtc.models.text_index import DocumentVectors
 from hf_xmtc.models.tf_idf import TfIdf, WordValues
+
+try:
+    from scipy.sparse import csr_array
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "TReaderXML's teacher is computed with scipy, which is not there: pip install 'hf_xmtc[retrieval]'."
+    ) from error
+
+from hf_xmtc.label_tree import label_features
 
 from .label_parents import containing_labels, tree_parents
 from .word_counts import count_words
