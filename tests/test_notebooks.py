@@ -43,13 +43,15 @@ def texts_of(output) -> list[str]:
 
 
 # What a cell says that trains a model; all that follows depends on how long.
-TRAINING = (".train()", "train_linear_trees(")
+TRAINING = (".train()", "train_linear_trees(", "hf-xmtc train")
 
 
 def lasting_outputs(cell) -> list[str]:
-    """Outputs that are the same in every run: printed text and values, not warnings and pictures."""
-    printed = [output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout"]
-    return printed + [output.data["text/plain"] for output in cell.outputs if output.output_type == "execute_result"]
+    """Outputs that are the same in every run: printed text, in however many pieces, and values, not warnings and pictures."""
+    printed = (output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout")
+    return ["".join(printed)] + [
+        output.data["text/plain"] for output in cell.outputs if output.output_type == "execute_result"
+    ]
 
 
 @pytest.fixture
@@ -68,9 +70,14 @@ def execute(notebook, kernel: str, folder: Path):
     """Run all cells with ``folder`` as the working directory; a cell that raises is a failure of the test."""
     offline = {"HF_HUB_OFFLINE": "1", "HF_XMTC_NOTEBOOK_SMOKE": "1"}
     caches = dict.fromkeys(("HF_HOME", "HF_DATASETS_CACHE", "HF_MODULES_CACHE"), str(folder / "cache"))
-    # The kernel finds the package where the test does, without it being installed.
+    # The kernel finds the package and its program where the test does, without them being installed.
+    program = folder.parent / "bin" / "hf-xmtc"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!{sys.executable}\nimport hf_xmtc_command\n\nraise SystemExit(hf_xmtc_command.main())\n")
+    program.chmod(0o755)
     sources = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     settings = {**os.environ, **offline, **caches, "PYTHONPATH": sources, "OMP_NUM_THREADS": "1"}
+    settings["PATH"] = os.pathsep.join([str(program.parent), os.environ["PATH"]])
     client = nbclient.NotebookClient(
         notebook, kernel_name=kernel, timeout=MAX_SECONDS_OF_A_CELL, resources={"metadata": {"path": str(folder)}}
     )

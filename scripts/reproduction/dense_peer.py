@@ -21,6 +21,7 @@ from hf_xmtc.commands.output_folder import METRICS_FILE
 from hf_xmtc.commands.processes import set_up_process
 from hf_xmtc.commands.recipe_parsing import parse_recipe
 from hf_xmtc.commands.train import train
+from hf_xmtc.data.filter_labels import FILTER_LABELS
 from hf_xmtc.models.label_head import loss_divisor
 
 __all__ = ["DenseTrainer", "main"]
@@ -41,6 +42,7 @@ class DenseTrainer(XMTCTrainer):
     def compute_loss(self, model: nn.Module, inputs: dict, return_outputs: bool = False, num_items_in_batch: Any = None):
         inputs = dict(inputs)
         labels = self._known_labels(inputs.pop("labels"))
+        inputs.pop(FILTER_LABELS, None)
         output = model(**inputs)
         loss = dense_loss(output.logits, labels, self.model.config.loss_reduction)
         return (loss, output) if return_outputs else loss

@@ -19,6 +19,7 @@ from datasets import Dataset, DatasetDict
 from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.data import label_counts, label_info_of, load_xmtc_dataset
+from hf_xmtc.data.filter_labels import drop_filtered_ids, most_filtered
 from hf_xmtc.metrics import inverse_propensity, ranking_report
 
 try:
@@ -111,14 +112,15 @@ def _documents_of_labels(positives: list[list[int]], num_labels: int) -> list[np
 
 
 def evaluate(peer: LinearPeer, documents: Dataset, weights: np.ndarray) -> dict[str, float | int]:
-    """Ranking metrics on a split; labels that training never saw count as missed.
+    """Ranking metrics on a split; labels that training never saw count as missed, and those that are left out of a document do not count.
 
     Args:
         peer: Fitted classifiers.
-        documents: Columns ``text`` and ``labels``.
+        documents: Columns ``text`` and ``labels``, and ``filter_labels`` where the data set has them.
         weights: Inverse propensity of every label, those of the evaluation data alone included.
     """
-    top_labels = peer.top_labels(documents["text"][:], k=max(CUT_OFFS))
+    top_labels = peer.top_labels(documents["text"][:], k=max(CUT_OFFS) + most_filtered(documents))
+    top_labels = drop_filtered_ids(top_labels, documents)
     return ranking_report(top_labels, documents["labels"][:], ks=CUT_OFFS, inverse_propensity=weights)
 
 

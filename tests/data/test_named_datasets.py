@@ -38,6 +38,10 @@ def test_each_version_of_a_benchmark_passes(info):
     assert NAMED_DATASETS["eurlex-4k"].difference(info) is None
 
 
+def test_the_files_of_pecos_are_a_version_of_wiki_500k():
+    assert NAMED_DATASETS["wiki-500k"].difference(info_of(501_070, train=1_779_881, test=769_421)) is None
+
+
 def test_what_differs_from_the_nearest_version_is_said():
     said = NAMED_DATASETS["eurlex-4k"].difference(info_of(3_993, train=15_539, test=3_865))
     assert "has 3,865 test documents instead of 3,809 (XC)" in said

@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -54,3 +56,17 @@ def test_another_loss_than_binary_cross_entropy_shows_in_the_difference(unchecke
     dense_peer.main(arguments)
     metrics = json.loads((tmp_path / "model" / "metrics.json").read_text(encoding="utf-8"))
     assert metrics["train"]["first_step_gradient_difference"] > 1e-2
+
+
+def test_labels_that_are_left_out_of_documents_are_no_argument_of_the_model(unchecked, tmp_path):
+    corpus = write_corpus(tmp_path / "corpus")
+    for path in corpus.glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table.append_column("filter_labels", pa.array([["tool"]] * len(table))), path)
+    arguments = ["--dataset", str(corpus), "--output_dir", str(tmp_path / "model"), "--cornet_num_blocks", "0"]
+    arguments += ["--config_overrides", "hidden_size=16,num_hidden_layers=1,intermediate_size=16"]
+    arguments += ["--max_length_tokens", "8", "--num_train_epochs", "1", "--use_cpu", "True", "--disable_tqdm", "True"]
+    dense_peer.main(arguments)
+    for split in ("validation", "test"):
+        ranked = pq.read_table(tmp_path / "model" / "predictions" / f"{split}.parquet")["labels"].to_pylist()
+        assert not any("tool" in labels for labels in ranked)

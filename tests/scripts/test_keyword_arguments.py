@@ -24,12 +24,13 @@ PACKAGES = ("hf_xmtc", "transformers", "datasets", "evaluate", "accelerate", "hu
 
 
 def source_of(path: Path) -> str:
-    """The Python code of a script or notebook; lines for the shell are blanked."""
+    """The Python code of a script or notebook; lines and cells for the shell are left out."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         return text
     cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-    lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
+    sources = ("".join(cell["source"]) for cell in cells)
+    lines = "\n".join(source for source in sources if not source.startswith("%%")).splitlines()
     return "\n".join(re.sub(r"^(\s*)[!%].*", r"\1pass", line) for line in lines)
 
 

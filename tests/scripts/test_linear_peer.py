@@ -105,6 +105,16 @@ def test_settings_are_chosen_on_validation_and_the_first_of_equals_stays(data):
     assert evaluate(peer, data["validation"], weights)["P@1"] == expected
 
 
+def test_labels_that_are_left_out_are_no_predictions(data):
+    peer = LinearPeer(Settings(1, 1, 1.0), 4).fit(data["train"]["text"][:], data["train"]["labels"][:])
+    music, chess = (data["validation"]["labels"][row][0] for row in (0, 1))
+    documents = data["validation"].remove_columns("labels").add_column("labels", [[chess], [music]])
+    assert evaluate(peer, documents, np.ones(5))["P@1"] == 0.0
+    ranked = peer.top_labels(documents["text"][:], 4).tolist()
+    before = [row[: row.index(gold)] for row, gold in zip(ranked, (chess, music), strict=True)]
+    assert evaluate(peer, documents.add_column("filter_labels", before), np.ones(5))["P@1"] == 1.0
+
+
 @pytest.fixture
 def small_run(data, monkeypatch):
     """The command on the small data with one setting; afterwards, how often it was run."""

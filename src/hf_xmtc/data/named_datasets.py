@@ -13,6 +13,20 @@ Sizes are those of the files that papers work with; where two versions are in us
 - Reuters-21578: the ModApte split has 9,603 and 3,299 documents; those with a topic that both parts have (ApteMod, Yang and Liu 1999)
   are 7,769 and 3,019.
 
+What public texts say the same, beside the sources above:
+
+- README of amzn/pecos/examples/spmm: training documents and labels of the six sets that AttentionXML shares; its Wiki-500K has 501,070
+  labels, as in later papers, where AttentionXML and CorNet count 501,008.
+- Table of data sets in LEVER (Buvanesh et al., 2024): the three LF sets, and LF-Wikipedia-500K.
+- LIBSVM's page of multi-label data: EUR-Lex as AttentionXML has it. Table 1 of AttentionXML's preprint: Wiki10-31K, AmazonCat-13K.
+  Papers that list XC's sizes agree on WikiLSHTC-325K.
+- LACO, table 1: 55,840 and 804,414 documents of AAPD and RCV1-V2 in all, 54 and 103 labels.
+- The cards of NLP-AUEB/eurlex and of Reuters-21578 on the Hub: sizes and licence of EURLEX57K, sizes of ModApte. The README of
+  Reuters-21578 and the page of NIST: their terms.
+
+Without such a second text are EUR-Lex as XC has it (but for its 3,993 labels), the test documents of Amazon-3M, ApteMod, and the split of
+AAPD. Where a set has no licence here, none was found; for Wikipedia's texts that of Wikipedia stands here.
+
 Propensity constants are those of Jain, Prabhu and Varma (2016): A = 0.5, B = 0.4 for Wikipedia (fitted on WikiLSHTC-325K), 0.6 and 2.6
 for Amazon (fitted on Amazon-670K), the mean 0.55 and 1.5 for others. The scripts of AttentionXML take the mean for AmazonCat-13K and
 Wiki10-31K too, and so do we; some authors take those of Amazon and Wikipedia, and their PSP differs.
@@ -137,6 +151,7 @@ _ALL = (
         "wiki-500k",
         (
             Sizes("AttentionXML, CorNet", 1_779_881, 769_421, 501_008, 4.75),
+            Sizes("PECOS", 1_779_881, 769_421, 501_070, 4.75),
             Sizes("XC, LF-Wikipedia-500K", 1_813_391, 783_743, 501_070, 4.77),
         ),
         "wikipedia",

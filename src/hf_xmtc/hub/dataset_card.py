@@ -40,8 +40,12 @@ def _count(numbers: Mapping[str, Any], key: str) -> str:
 
 
 def dataset_card(statistics: Mapping[str, Any], license: str | None, language: str | None) -> str:
-    """Card of a data set whose splits lie beside it as ``train.parquet`` and so on, or are pushed with it."""
+    """Card of a data set whose splits lie beside it as ``train.parquet`` and so on, or are pushed with it.
+
+    Splits that were taken from the training split for the table have no files, so the header does not name them.
+    """
     splits = statistics["splits"]
+    carved = {split for split in ("validation", "test") if statistics[f"{split}_carved"]}
     header = {
         "license": license or "unknown",
         **({"language": language.split(", ")} if language else {}),
@@ -50,7 +54,10 @@ def dataset_card(statistics: Mapping[str, Any], license: str | None, language: s
         "size_categories": [_size(sum(numbers["num_documents"] for numbers in splits.values()))],
         "tags": ["extreme-multi-label-classification"],
         "configs": [
-            {"config_name": "default", "data_files": [{"split": split, "path": f"{split}*.parquet"} for split in splits]}
+            {
+                "config_name": "default",
+                "data_files": [{"split": split, "path": f"{split}*.parquet"} for split in splits if split not in carved],
+            }
         ],
     }
     labels = f"{statistics['num_labels']:,} labels"
