@@ -345,6 +345,8 @@ def _results_of(row: Row, results_dir: Path) -> list[dict[str, Any]]:
     """All results of a row, by seed."""
     files = results_dir.glob(f"{row.name}-seed*.json" if row.seeded else f"{row.name}.json")
     results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    for recipe in (result["recipe"] for result in results if not result["recipe"].get("cornet_num_blocks")):
+        recipe.pop("cornet_context_size", None)  # it says nothing without CorNet, and its default has changed
     return sorted(results, key=lambda result: result["seed"] or 0)
 
 

@@ -238,6 +238,20 @@ def test_settings_that_are_left_out_of_the_file_are_shown():
     assert '"layer_norm": "pre"' in repr(tiny_config()) and tiny_config().to_dict()["classifier_dropout"] == 0.3
 
 
+@pytest.mark.parametrize(("num_labels", "width"), [(3, 3), (4000, 1000)])
+def test_the_context_of_cornet_is_as_wide_as_there_are_labels_and_at_most_1000(num_labels, width, tmp_path):
+    config = BertXMLConfig(num_labels=num_labels)
+    assert config.cornet_context_size == width
+    config.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))["cornet_context_size"] == width
+    assert BertXMLConfig.from_pretrained(tmp_path, num_labels=7).cornet_context_size == width
+
+
+def test_a_file_of_before_keeps_its_wide_context(tmp_path):
+    BertXMLConfig(num_labels=3, cornet_context_size=1000).save_pretrained(tmp_path)
+    assert BertXMLConfig.from_pretrained(tmp_path).cornet_context_size == 1000
+
+
 def test_the_trainers_use_cache_is_not_stored(tmp_path):
     config = tiny_config(num_labels=3)
     config.use_cache = False

@@ -10,6 +10,7 @@ OPTIONS = {
     **{name: {"label_optimizer": name} for name in LABEL_OPTIMIZERS},
     "sgd_in_backward": {"label_optimizer": "sgd_in_backward", "label_learning_rate": 0.2},
     "adamw-own-rate": {"label_learning_rate": 0.02},
+    "adamw-cornet-rate": {"cornet_learning_rate": 0.02},
     "sparse": {"sparse_embeddings": True},
     "sparse-epsilon": {"sparse_embeddings": True, "adam_epsilon_uncorrected": True},
     "sparse-rowwise_in_backward": {"sparse_embeddings": True, "label_optimizer": "rowwise_in_backward"},

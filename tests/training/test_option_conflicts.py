@@ -15,6 +15,7 @@ from hf_xmtc.training.arguments import IN_BACKWARD, LABEL_OPTIMIZERS
     [
         ({"label_optimizer": "adam"}, "label_optimizer='adam' is none of adamw, rowwise, sgd_in_backward"),
         ({"label_learning_rate": -1.0}, "label_learning_rate=-1.0, but a rate cannot be negative"),
+        ({"cornet_learning_rate": -1.0}, "cornet_learning_rate=-1.0, but a rate cannot be negative"),
         (
             {"label_optimizer": "adam_in_backward", "gradient_accumulation_steps": 2},
             "'adam_in_backward' with gradient_accumulation_steps=2: .* use label_optimizer='rowwise'",
@@ -203,3 +204,8 @@ def test_frozen_label_rows_stay(make_trainer, make_model, name):
     make_trainer(model=model, label_optimizer=name, max_steps=2, **NOTHING_ELSE).train()
     same = [torch.equal(old, new) for old, new in zip(before, label_parameters(model), strict=True)]
     assert same == [True, True] + [False] * (len(same) - 2)
+
+
+def test_a_rate_for_cornet_without_cornet_is_refused(make_trainer, make_model):
+    with pytest.raises(ValueError, match="cornet_learning_rate=0.1 with cornet_num_blocks=0: there is no CorNet to train"):
+        make_trainer(model=make_model(cornet_num_blocks=0), cornet_learning_rate=0.1, max_steps=1).train()

@@ -132,6 +132,15 @@ def test_rates_follow_the_schedule(make_trainer):
     assert gradients.rates == [{0.01, 0.1}, {0.0075, 0.075}, {0.005, 0.05}, {0.0025, 0.025}]
 
 
+@pytest.mark.parametrize("name", LABEL_OPTIMIZERS)
+def test_cornet_alone_is_trained_at_its_own_rate(make_trainer, make_model, name):
+    settings = {"label_optimizer": name, "learning_rate": 0.0, "label_learning_rate": 0.0, "warmup_steps": 0}
+    model, start = make_model(), make_model()
+    make_trainer(model=model, max_steps=2, cornet_learning_rate=0.1, **settings, **NOTHING_ELSE).train()
+    moved = {name: not torch.equal(parameter, start.get_parameter(name)) for name, parameter in model.named_parameters()}
+    assert moved == {name: name.startswith("cornet.") for name in moved} and any(moved.values())
+
+
 def test_weights_decay_and_biases_do_not(make_trainer, make_model):
     def trained(weight_decay: float):
         model = make_model()

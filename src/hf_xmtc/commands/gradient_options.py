@@ -32,6 +32,7 @@ TRAINING_OPTIONS = (
     "adam_epsilon_uncorrected",
     "label_optimizer",
     "label_learning_rate",
+    "cornet_learning_rate",
     "sparse_embeddings",
     "shard_labels",
     "averaging_start_epoch",

@@ -98,6 +98,7 @@ def build_model(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerF
     if chosen.start is not None:
         _report_labels(recipe, info)
         return chosen.start.open(info.names, read_overrides(chosen.config_overrides))
+    _warn_of_wide_cornet(recipe, info)
     if chosen.backbone:
         return model_class.from_backbone(
             chosen.backbone,
@@ -120,6 +121,15 @@ def build_model(recipe: Recipe, info: LabelInfo, tokenizer: PreTrainedTokenizerF
         with torch.no_grad():
             model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
     return model
+
+
+def _warn_of_wide_cornet(recipe: Recipe, info: LabelInfo) -> None:
+    width = recipe.model.cornet_context_size
+    if recipe.model.cornet_num_blocks and width is not None and width > info.num_labels and recipe.training.should_log:
+        logger.warning(
+            f"cornet_context_size={width} is more than the {info.num_labels} labels, and CorNet's context is meant to be much smaller: with few "
+            "labels it overfits. Leave cornet_context_size out, or compare with a smaller one."
+        )
 
 
 def model_digest(recipe: Recipe) -> str | None:

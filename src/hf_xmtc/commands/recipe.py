@@ -94,7 +94,9 @@ class ModelArguments:
             "help": "CorNet blocks, 0 for none; by default 2 for families of words, and 0 for others and for bertxml without --config and --backbone."
         },
     )
-    cornet_context_size: int = field(default=1000, metadata={"help": "Width of a CorNet block."})
+    cornet_context_size: int | None = field(
+        default=None, metadata={"help": "Width of a CorNet block (default: the number of labels, at most 1000)."}
+    )
     num_cls_tokens: int = field(default=5, metadata={"help": "CLS tokens in front of every text."})
     label_embedding_start: str | None = field(
         default=None,

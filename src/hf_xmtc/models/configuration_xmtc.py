@@ -52,7 +52,8 @@ class XMTCConfig(PreTrainedConfig):
         id2label: Label of each label id, the ids being 0 … L-1.
         label_names: The same as a `LabelNames` or list of strings.
         cornet_num_blocks: CorNet blocks behind the label head, 0 for none (CorNet §3; two blocks in all its tables).
-        cornet_context_size: Width R of a CorNet block. The paper does not name it; the authors' code has 1000.
+        cornet_context_size: Width R of a CorNet block; None for 1000, or as many as there are labels where they are fewer. The paper has
+            R much smaller than L and does not name it; the authors' code has 1000.
         cornet_activation: Function on the logits a block reads: ``sigmoid`` (equation 2), ``relu``, ``tanh`` or ``elu``.
         loss_reduction: ``mean`` over documents × labels (the authors of CorNet and AttentionXML) or ``sum_labels``, the sum
             over labels averaged over documents (LACO).
@@ -94,7 +95,7 @@ class XMTCConfig(PreTrainedConfig):
 
     problem_type: str | None = "multi_label_classification"
     cornet_num_blocks: int = 2
-    cornet_context_size: int = 1000
+    cornet_context_size: int | None = None
     cornet_activation: str = "sigmoid"
     loss_reduction: str = "mean"
     label_loss: str = "bce"
@@ -128,6 +129,9 @@ class XMTCConfig(PreTrainedConfig):
         self._initialising = True
         super().__post_init__(**kwargs)
         del self._initialising
+        if self.cornet_context_size is None:
+            # A number that stays when the labels change.
+            self.cornet_context_size = min(1000, self.num_labels)
         self.check()
 
     def _warn_of_misspelt(self, settings: dict[str, Any]) -> None:

@@ -154,6 +154,12 @@ class XMTCTrainingArguments(TrainingArguments):
             f"{SGD_LEARNING_RATE}. It follows the same schedule."
         },
     )
+    cornet_learning_rate: float | None = field(
+        default=None,
+        metadata={
+            "help": "Initial learning rate of CorNet; by default that of the label matrices. It follows the same schedule."
+        },
+    )
     sparse_embeddings: bool = field(
         default=False,
         metadata={

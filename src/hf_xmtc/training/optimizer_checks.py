@@ -16,6 +16,7 @@ __all__ = ["check_optimizer", "check_resumed_optimizer", "label_options"]
 DEFAULTS = {
     "label_optimizer": "adamw",
     "label_learning_rate": None,
+    "cornet_learning_rate": None,
     "sparse_embeddings": False,
     "shard_labels": False,
     "adam_epsilon_uncorrected": False,
@@ -73,14 +74,14 @@ def check_resumed_optimizer(arguments_file: str, args: XMTCTrainingArguments) ->
     """Refuse to resume from a checkpoint whose optimizer state is that of other options.
 
     Raises:
-        ValueError: If one of them differs in the checkpoint's arguments. Another ``label_learning_rate`` changes no state.
+        ValueError: If one of them differs in the checkpoint's arguments. Another rate changes no state.
     """
     if not os.path.exists(arguments_file):
         return
     saved = read_json_object(arguments_file)
     for name, now in label_options(args).items():
         before = saved.get(name, DEFAULTS[name])
-        if before != now and name != "label_learning_rate":
+        if before != now and not name.endswith("learning_rate"):
             raise ValueError(
                 f"The checkpoint was trained with {name}={before!r}, but this run has {name}={now!r}, and the optimizer's state "
                 f"differs. Resume with {name}={before!r}, or start in a new output folder."

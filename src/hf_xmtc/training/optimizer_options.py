@@ -1,7 +1,7 @@
 """From training arguments to an optimizer: label matrices, word embeddings and the rest, each with its own rule."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -32,8 +32,10 @@ logger = logging.get_logger(__name__)
 RULES = {"sgd_in_backward": SGDUpdate, "rowwise_in_backward": RowwiseUpdate, "adam_in_backward": AdamUpdate}
 
 
-def label_learning_rate(args: XMTCTrainingArguments) -> float:
-    """The initial learning rate of the label matrices."""
+def label_learning_rate(args: XMTCTrainingArguments, matrix: str = "") -> float:
+    """The initial learning rate of a label matrix, by its name in `label_matrices`."""
+    if matrix.startswith("cornet.") and args.cornet_learning_rate is not None:
+        return args.cornet_learning_rate
     if args.label_learning_rate is not None:
         return args.label_learning_rate
     return SGD_LEARNING_RATE if args.label_optimizer == "sgd_in_backward" else args.learning_rate
@@ -74,8 +76,8 @@ def build_optimizer(
 
     Args:
         model: The model; its `parameter_groups` decide which weights decay.
-        args: ``label_optimizer``, ``label_learning_rate``, ``sparse_embeddings``, ``adam_epsilon_uncorrected`` and the settings of
-            AdamW.
+        args: ``label_optimizer``, ``label_learning_rate``, ``cornet_learning_rate``, ``sparse_embeddings``, ``adam_epsilon_uncorrected``
+            and the settings of AdamW.
         optimizer_class: Optimizer of everything else.
         settings: Its keyword arguments.
 
@@ -96,7 +98,10 @@ def build_optimizer(
     matrices = trained_label_matrices(model, args)
     groups = model.parameter_groups(settings.get("lr", args.learning_rate), args.weight_decay)
     if args.label_optimizer == "adamw" and args.label_learning_rate is not None:
-        groups = _with_label_rate(groups, model, args.label_learning_rate)
+        labels = (parameter for matrix in model.label_matrices().values() for parameter in matrix.parameters)
+        groups = _with_rate(groups, labels, args.label_learning_rate)
+    if args.cornet_learning_rate is not None and model.cornet is not None:
+        groups = _with_rate(groups, model.cornet.parameters(), args.cornet_learning_rate)
     tables = _sparse_tables(model, args)
     of_tables = _filtered(groups, lambda parameter: id(parameter) in tables)
     elsewhere = tables | {id(parameter) for matrix in matrices.values() for parameter in matrix.parameters}
@@ -116,7 +121,7 @@ def build_optimizer(
     elif matrices:
         parts["labels"] = RowwiseAdam(
             matrices,
-            lr=label_learning_rate(args),
+            lr={name: label_learning_rate(args, name) for name in matrices},
             beta2=args.adam_beta2,
             eps=args.adam_epsilon,
             weight_decay=args.weight_decay,
@@ -131,13 +136,11 @@ def _filtered(groups: list[dict], is_chosen: Callable[[nn.Parameter], bool]) -> 
     return [group for group in chosen if group["params"]]
 
 
-def _with_label_rate(groups: list[dict], model: XMTCPreTrainedModel, rate: float) -> list[dict]:
-    labels = {id(parameter) for matrix in model.label_matrices().values() for parameter in matrix.parameters}
-    split = []
-    for group in groups:
-        split.append({**group, "params": [p for p in group["params"] if id(p) not in labels]})
-        split.append({**group, "params": [p for p in group["params"] if id(p) in labels], "lr": rate})
-    return split
+def _with_rate(groups: list[dict], parameters: Iterable[nn.Parameter], rate: float) -> list[dict]:
+    """The groups, in which these parameters have a rate of their own."""
+    chosen = {id(parameter) for parameter in parameters}
+    others = _filtered(groups, lambda parameter: id(parameter) not in chosen)
+    return others + [{**group, "lr": rate} for group in _filtered(groups, lambda parameter: id(parameter) in chosen)]
 
 
 def _gradient_factor(model: XMTCPreTrainedModel) -> float:
@@ -156,7 +159,7 @@ def _make_updates(
     for name, matrix in matrices.items():
         group = {
             "params": list(matrix.parameters),
-            "lr": label_learning_rate(args),
+            "lr": label_learning_rate(args, name),
             "weight_decay": args.weight_decay,
             **settings,
         }

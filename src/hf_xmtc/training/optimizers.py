@@ -1,5 +1,6 @@
 """Optimizers that torch does not have: several as one, the row-wise rule, Adam of the papers' authors, in-backward updates."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -141,7 +142,7 @@ class RowwiseAdam(Optimizer):
 
     Args:
         matrices: The label matrices; of a transposed one, CorNet's ``to_context``, every column of the parameter is a label.
-        lr: Learning rate.
+        lr: Learning rate, or that of each matrix by its name.
         beta2: Decay of the running average.
         eps: Added to its root.
         weight_decay: Decoupled; not applied to biases.
@@ -151,15 +152,22 @@ class RowwiseAdam(Optimizer):
     def __init__(
         self,
         matrices: dict[str, LabelMatrix],
-        lr: float,
+        lr: float | Mapping[str, float],
         beta2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         gradient_factor: float = 1.0,
     ):
-        groups = [{"params": list(matrix.parameters), "by_column": _is_turned(matrix)} for matrix in matrices.values()]
+        groups = [
+            {
+                "params": list(matrix.parameters),
+                "by_column": _is_turned(matrix),
+                "lr": lr[name] if isinstance(lr, Mapping) else lr,
+            }
+            for name, matrix in matrices.items()
+        ]
         self.gradient_factor = gradient_factor
-        super().__init__(groups, {"lr": lr, "beta2": beta2, "eps": eps, "weight_decay": weight_decay})
+        super().__init__(groups, {"beta2": beta2, "eps": eps, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:

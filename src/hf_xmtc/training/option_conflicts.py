@@ -58,7 +58,7 @@ def _several(number: int) -> bool:
 IN_BACKWARD = ("sgd_in_backward", "rowwise_in_backward", "adam_in_backward")
 _OPTIMIZER, _SHARDS = ("label_optimizer",), ("shard_labels",)
 _LOSSES, _ENGINES = ("compute_loss_func", "label_smoother"), ("fsdp", "deepspeed")
-_IN_PARTS = ("sparse_embeddings", "shard_labels", "label_learning_rate")
+_IN_PARTS = ("sparse_embeddings", "shard_labels", "label_learning_rate", "cornet_learning_rate")
 _LOSS = "it needs a gradient of all logits, but only the model's own loss has one, block by block. Leave it out; config.label_loss chooses a loss."
 _ENGINE = "it shards the weights and updates them itself. Leave one of them out."
 _COPIES = "torch.nn.DataParallel copies the model in every step. Start a process for each GPU with torchrun, or set CUDA_VISIBLE_DEVICES to one."
@@ -168,6 +168,7 @@ MODEL_CONFLICTS = (
         (False,),
         "{model} has no matrix with a row per label that it could train. Leave it out.",
     ),
+    Conflict(("cornet_learning_rate",), CHOSEN, ("cornet_num_blocks",), (0,), "there is no CorNet to train. Leave it out."),
 )
 # Of families whose labels read all tokens of a document.
 TOKEN_CONFLICTS = (
@@ -197,6 +198,7 @@ RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("averaging_start_epoch", lambda epoch: epoch is None or epoch >= 0, "epochs count from 0."),
     ("early_stopping_patience", lambda number: number is None or number >= 1, "it must be at least 1."),
     ("label_learning_rate", lambda rate: rate is None or rate >= 0, "a rate cannot be negative."),
+    ("cornet_learning_rate", lambda rate: rate is None or rate >= 0, "a rate cannot be negative."),
     (
         "optim",
         lambda optim: not optim.startswith(_OWN_GROUPS),
@@ -328,6 +330,7 @@ def check_model_options(args: Any, model: XMTCPreTrainedModel, **functions: Any)
         "num_candidates": getattr(model.config, "num_candidates", 0),
         "tree_level_sizes": getattr(model.config, "tree_level_sizes", None),
         "has_label_matrices": is_linear or bool(model.label_matrices()),
+        "cornet_num_blocks": model.config.cornet_num_blocks,
     }
     conflicts = MODEL_CONFLICTS if is_linear else MODEL_CONFLICTS + TOKEN_CONFLICTS
     check_conflicts(conflicts, {**option_settings(args), **facts, **functions}, type(args))
