@@ -10,6 +10,7 @@ import itertools
 import logging
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from datasets import Dataset, DatasetDict
 from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.data import label_counts, label_info_of, load_xmtc_dataset
-from hf_xmtc.metrics import inverse_propensity, ranking_report
+from hf_xmtc.metrics import inverse_propensity, ranking_report, set_report
 
 try:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -27,7 +28,7 @@ try:
 except ImportError as error:
     raise ImportError("The linear peer needs `scikit-learn`: pip install 'hf_xmtc[dev]'") from error
 
-__all__ = ["GRID", "LinearPeer", "Settings", "choose_settings", "evaluate", "main"]
+__all__ = ["GRID", "LinearPeer", "Settings", "choose_settings", "evaluate", "main", "parser_of", "run", "write_run"]
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class LinearPeer:
 
     def fit(self, texts: list[str], positives: list[list[int]]) -> "LinearPeer":
         """Learn from N texts and the label ids of each."""
-        features = self.vectorizer.fit_transform(texts)  # (N, n-grams), sparse
+        features = self.learn_features(texts)
         self.weights = np.zeros((features.shape[1], self.num_labels), dtype=np.float32)
         self.intercepts = np.zeros(self.num_labels, dtype=np.float32)
         for label_id, documents in enumerate(_documents_of_labels(positives, self.num_labels)):
@@ -87,18 +88,34 @@ class LinearPeer:
                 continue
             target = np.zeros(len(texts), dtype=bool)
             target[documents] = True
-            svm = LinearSVC(C=self.settings.C, random_state=0).fit(features, target)
-            self.weights[:, label_id], self.intercepts[label_id] = svm.coef_[0], svm.intercept_[0]
+            fitted = self.classifier().fit(features, target)
+            self.weights[:, label_id], self.intercepts[label_id] = fitted.coef_[0], fitted.intercept_[0]
         return self
+
+    def learn_features(self, texts: list[str]) -> Any:
+        """Learn what words there are, and return the features of the texts, (N, n-grams), sparse."""
+        return self.vectorizer.fit_transform(texts)
+
+    def features_of(self, texts: list[str]) -> Any:
+        """Features of other texts, (N, n-grams), sparse."""
+        return self.vectorizer.transform(texts)
+
+    def classifier(self) -> Any:
+        """The classifier of one label, with scikit-learn's interface."""
+        return LinearSVC(C=self.settings.C, random_state=0)
 
     def top_labels(self, texts: list[str], k: int) -> np.ndarray:
         """The k best labels of each text, best first, equal values by lower id: (N, k), or (N, L) where L < k."""
-        blocks = []
+        return np.concatenate([np.argsort(-values, axis=1, kind="stable")[:, :k] for values in self._values(texts)])
+
+    def predicted_sets(self, texts: list[str]) -> list[list[int]]:
+        """The labels of each text whose decision value is above 0."""
+        return [np.flatnonzero(row > 0).tolist() for values in self._values(texts) for row in values]
+
+    def _values(self, texts: list[str]) -> Iterator[np.ndarray]:
+        """Decision values of a block of documents at a time, (block, L)."""
         for start in range(0, len(texts), self.block_documents):
-            features = self.vectorizer.transform(texts[start : start + self.block_documents])  # (block, n-grams), sparse
-            values = features @ self.weights + self.intercepts  # (block, L)
-            blocks.append(np.argsort(-values, axis=1, kind="stable")[:, :k])
-        return np.concatenate(blocks)
+            yield self.features_of(texts[start : start + self.block_documents]) @ self.weights + self.intercepts
 
 
 def _documents_of_labels(positives: list[list[int]], num_labels: int) -> list[np.ndarray]:
@@ -110,24 +127,37 @@ def _documents_of_labels(positives: list[list[int]], num_labels: int) -> list[np
     return [documents[order[ends[label_id] : ends[label_id + 1]]] for label_id in range(num_labels)]
 
 
-def evaluate(peer: LinearPeer, documents: Dataset, weights: np.ndarray) -> dict[str, float | int]:
-    """Ranking metrics on a split; labels that training never saw count as missed.
+def evaluate(
+    peer: LinearPeer, documents: Dataset, weights: np.ndarray, counts: np.ndarray | None = None
+) -> dict[str, float | int]:
+    """Metrics on a split; labels that training never saw count as missed.
 
     Args:
         peer: Fitted classifiers.
         documents: Columns ``text`` and ``labels``.
         weights: Inverse propensity of every label, those of the evaluation data alone included.
+        counts: Training documents of each label, (L,), to measure predicted sets too.
     """
-    top_labels = peer.top_labels(documents["text"][:], k=max(CUT_OFFS))
-    return ranking_report(top_labels, documents["labels"][:], ks=CUT_OFFS, inverse_propensity=weights)
+    texts, gold = documents["text"][:], documents["labels"][:]
+    top_labels = peer.top_labels(texts, k=max(CUT_OFFS))
+    report = ranking_report(top_labels, gold, ks=CUT_OFFS, inverse_propensity=weights)
+    return (
+        report if counts is None else report | set_report(peer.predicted_sets(texts), gold, len(counts), label_counts=counts)
+    )
 
 
-def choose_settings(data: DatasetDict, num_labels: int, weights: np.ndarray, grid: list[Settings]) -> Settings:
+def choose_settings(
+    data: DatasetDict,
+    num_labels: int,
+    weights: np.ndarray,
+    grid: list[Any],
+    peer_class: Callable[..., LinearPeer] = LinearPeer,
+) -> Any:
     """Train with each setting and return the best on the validation split."""
     best, best_value = grid[0], -1.0
     for settings in grid:
         started = time.monotonic()
-        peer = LinearPeer(settings, num_labels).fit(data["train"]["text"][:], data["train"]["labels"][:])
+        peer = peer_class(settings, num_labels).fit(data["train"]["text"][:], data["train"]["labels"][:])
         value = evaluate(peer, data["validation"], weights)[CHOOSE_BY]
         seconds = time.monotonic() - started
         logger.info(f"{settings}: {CHOOSE_BY} {100 * value:.2f} on validation ({seconds:.0f} s)")
@@ -136,8 +166,16 @@ def choose_settings(data: DatasetDict, num_labels: int, weights: np.ndarray, gri
     return best
 
 
-def run(data: DatasetDict, grid: list[Settings]) -> tuple[dict[str, Any], dict[str, Any]]:
+def run(
+    data: DatasetDict, grid: list[Any], peer_class: Callable[..., LinearPeer] = LinearPeer, measure_sets: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Choose settings, train with them on the training split alone, and evaluate.
+
+    Args:
+        data: The splits.
+        grid: Settings to choose from.
+        peer_class: What they are settings of.
+        measure_sets: Also measure the sets of labels whose decision value is above 0.
 
     Returns:
         Metrics as in the ``metrics.json`` of a model folder, and the recipe. ``train.seconds`` is the training with the chosen
@@ -147,11 +185,14 @@ def run(data: DatasetDict, grid: list[Settings]) -> tuple[dict[str, Any], dict[s
     counts = np.pad(label_counts(data["train"], info.num_labels), (0, len(info.evaluation_only)))
     weights = inverse_propensity(counts, len(data["train"]))
     started = time.monotonic()
-    settings = choose_settings(data, info.num_labels, weights, grid)
+    settings = choose_settings(data, info.num_labels, weights, grid, peer_class)
     chosen = time.monotonic()
-    peer = LinearPeer(settings, info.num_labels).fit(data["train"]["text"][:], data["train"]["labels"][:])
+    peer = peer_class(settings, info.num_labels).fit(data["train"]["text"][:], data["train"]["labels"][:])
     seconds = time.monotonic() - chosen
-    metrics: dict[str, Any] = {split: evaluate(peer, data[split], weights) for split in ("validation", "test")}
+    metrics: dict[str, Any] = {
+        split: evaluate(peer, data[split], weights, counts[: info.num_labels] if measure_sets else None)
+        for split in ("validation", "test")
+    }
     metrics["train"] = {
         "seconds": round(seconds, 1),
         "choosing_seconds": round(chosen - started, 1),
@@ -160,26 +201,53 @@ def run(data: DatasetDict, grid: list[Settings]) -> tuple[dict[str, Any], dict[s
         "parameters": peer.num_parameters,
         "threads": 1,
     }
-    recipe = {"model_family": MODEL_FAMILY, "dataset": info.source, **settings._asdict(), "sublinear_tf": True}
+    recipe = {"dataset": info.source, **settings._asdict()}
     recipe |= {"grid": [list(tried) for tried in grid], "dataset_fingerprint": info.fingerprint}
     return metrics, recipe
 
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point of ``scripts/reproduction/linear_peer.py``."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments = parser_of(__doc__).parse_args(argv)
+    write_run(
+        arguments, MODEL_FAMILY, lambda data: run(data, GRID, measure_sets=arguments.set_metrics), {"sublinear_tf": True}
+    )
+
+
+def parser_of(doc: str) -> argparse.ArgumentParser:
+    """Arguments that all peers take."""
+    parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     parser.add_argument("--dataset", default="demo", help="What load_xmtc_dataset opens: demo, a folder, or a Hub id.")
     parser.add_argument("--output_dir", type=Path, required=True, help="Folder for metrics.json and recipe.json.")
-    arguments = parser.parse_args(argv)
+    parser.add_argument(
+        "--set_metrics", action="store_true", help="Also measure sets: the labels with a decision value above 0."
+    )
+    return parser
+
+
+def write_run(
+    arguments: argparse.Namespace,
+    family: str,
+    run_on: Callable[[DatasetDict], tuple[dict[str, Any], dict[str, Any]]],
+    settings: dict[str, Any],
+) -> None:
+    """Run a peer and write ``metrics.json`` and ``recipe.json``.
+
+    Args:
+        arguments: Of `parser_of`.
+        family: Name of the peer in its recipe.
+        run_on: From the data to metrics and recipe.
+        settings: What the recipe says besides.
+    """
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     folder = OutputFolder(arguments.output_dir)
     try:
         # Before the minutes of work. No neural run has this recipe, so one that can be resumed is not overwritten either.
-        folder.claim({"model_family": MODEL_FAMILY})
-        metrics, recipe = run(load_xmtc_dataset(arguments.dataset), GRID)
+        folder.claim({"model_family": family})
+        metrics, recipe = run_on(load_xmtc_dataset(arguments.dataset))
     except (OSError, ValueError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
-    folder.begin(recipe)
+    folder.begin({"model_family": family, **settings, **recipe})
     folder.finish(metrics)
     values = "   ".join(f"{name} {100 * metrics['test'][name]:.2f}" for name in ("P@1", "P@3", "P@5", CHOOSE_BY))
     logger.info(f"test: {values}   ({metrics['train']['seconds']:.0f} s of training)")

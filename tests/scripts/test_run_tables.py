@@ -18,10 +18,12 @@ from hf_xmtc import BertXMLConfig
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.recipe_parsing import parse_recipe
 from paper_values import paper_values
+from recipe_changes import refuse_changed_recipe
 from result_table import as_json, markdown
 from run_tables import missing_runs, run_row, run_table
 from table_layout import METRICS, TRAIN_KL, Line
-from tables import COMPARISONS, TABLES, Row, Table
+from table_rows import Row, Table
+from tables import COMPARISONS, TABLES
 
 RECIPES = sorted((run_tables.SCRIPTS / "recipes").rglob("*.yaml"))
 RESULTS = run_tables.SCRIPTS / "results"
@@ -265,7 +267,7 @@ def test_recipes_are_understood(path, tmp_path):
     recipe = parse_recipe(arguments)
     found = {**recipe.to_dict(), "dataset": recipe.data.dataset}
     assert {name: found[name] for name in settings} == settings
-    run_tables._refuse_changed_recipe(path, "result.json", recipe.to_dict())  # what a run of it writes down is this recipe
+    refuse_changed_recipe(settings, path.name, "result.json", recipe.to_dict())  # what a run of it writes down is this recipe
     assert "#" not in json.dumps(settings)  # a comment without a space before it would be part of its value
     config_class, _ = family_named(settings["model_family"])
     assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings.get(
@@ -310,10 +312,34 @@ def test_recipes_of_published_data_have_what_the_authors_code_has(path):
         assert not {"propensity_a", "propensity_b"} & set(settings)
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
-def test_every_neural_row_has_a_recipe_and_the_other_way_round(table):
-    names = {row.name for row in table.rows if row.has_recipe}
-    assert names == {path.stem for path in table.recipes.glob("*.yaml")}
+@pytest.mark.parametrize("recipes", sorted({table.recipes for table in TABLES.values()}), ids=lambda path: path.name)
+def test_every_neural_row_has_a_recipe_and_the_other_way_round(recipes):
+    rows = [row for table in TABLES.values() if table.recipes == recipes for row in table.rows]
+    assert {row.recipe_name for row in rows if row.has_recipe} == {path.stem for path in recipes.glob("*.yaml")}
+
+
+CHANGED = [(table, row) for table in TABLES.values() for row in table.rows if row.has_recipe and row.overrides]
+
+
+@pytest.mark.parametrize(("table", "row"), CHANGED, ids=lambda part: part.name)
+def test_changes_of_a_recipe_are_understood_and_are_what_a_run_writes_down(table, row, tmp_path):
+    file = run_tables._recipe_file(table, row, tmp_path)
+    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert settings == row.recipe_in(table.recipes)
+    arguments = ["--config", str(file), "--output_dir", str(tmp_path / "model"), "--dataset", "demo"]
+    recipe = parse_recipe(arguments + (["--backbone", "x"] if row.backbone_package else []))
+    recipe.check()
+    refuse_changed_recipe(settings, file.name, "result.json", recipe.to_dict())
+    config_class, _ = family_named(settings["model_family"])
+    assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings.get(
+        "cornet_num_blocks", 0
+    )
+
+
+def test_rows_of_a_table_of_controls_are_all_different():
+    for table in {table.name: table for table, _ in CHANGED}.values():
+        recipes = [json.dumps(row.recipe_in(table.recipes), sort_keys=True) for row in table.rows if row.has_recipe]
+        assert len(set(recipes)) == len(recipes), table.name
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if (RESULTS / f"{name}.md").exists()])
