@@ -15,7 +15,8 @@ def test_the_version_is_the_packages(capsys):
 def test_help_names_every_command(capsys):
     assert cli.main(["--help"]) == 0
     said = capsys.readouterr().out
-    assert all(f"  {command} " in said for command in ("train", "predict", "push", "tree"))
+    commands = ("train", "predict", "ensemble", "compare", "extend", "convert", "describe", "tree", "push")
+    assert all(f"  {command} " in said for command in commands)
 
 
 def test_no_command_at_all_is_an_error_with_the_usage(capsys):
@@ -45,7 +46,9 @@ def test_arguments_go_to_the_command_and_its_status_comes_back(monkeypatch):
     assert received == [push, predict]
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "push", "tree"])
+@pytest.mark.parametrize(
+    "command", ["train", "predict", "ensemble", "compare", "extend", "convert", "describe", "push", "tree"]
+)
 def test_every_command_explains_its_options(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main([command, "--help"])
@@ -57,7 +60,7 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
     code = (
         "import contextlib, io, sys\n"
         "from hf_xmtc_command import main\n"
-        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'tree --help', 'predict --model x', 'push --modle x'):\n"
+        "for line in ('--help', '--version', 'train --help', 'predict -h', 'push --help', 'tree --help', 'extend --help', 'compare --help', 'predict --model x', 'push --modle x', 'train --config missing.yaml'):\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):\n"
         "        main(line.split())\n"
         "heavy = {'huggingface_hub', 'numpy', 'torch', 'transformers', 'yaml'} & set(sys.modules)\n"
@@ -71,7 +74,7 @@ def test_help_and_wrong_options_are_answered_without_torch_and_models_are_known_
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[] BertXMLConfig"
     assert "3 documents have no labels.\n" in done.stderr and "UserWarning" not in done.stderr
-    assert done.stdout.count("usage: hf-xmtc") == 5
+    assert done.stdout.count("usage: hf-xmtc") == 7
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hf_xmtc import ensemble
 from hf_xmtc.ensemble import Combination, combine_rankings, metric_function, overlap_at, right_labels_found, tune
 from hf_xmtc.metrics import ndcg_at_k
 
@@ -98,6 +99,24 @@ def test_tuning_is_never_below_the_best_part_or_the_mean(metric):
     assert tuned >= max(others) and sum(found.weights) == pytest.approx(1)
 
 
+def test_tuning_gains_over_its_starts_by_weights_and_exponents():
+    (first, second), positives = random_parts(noise=(0.6, 0.8))
+    parts = [(first[0], first[1] ** 0.1), second]  # scores near 1, which a large exponent tells apart
+    tuned, mean = tune(parts, positives, num_trials=60), Combination("weighted", (0.5, 0.5), (1.0, 1.0))
+    values = [ndcg_at_k(labels, positives, 5) for labels, _ in (tuned(parts, 5), mean(parts, 5), *parts)]
+    assert values[0] > max(values[1:]) + 0.05
+    # Two small changes of the exponent 1 lead to 0.5 … 2; others were drawn at random.
+    few = [tune(parts, positives, num_trials=4, seed=seed) for seed in range(6)]
+    assert any(max(found.exponents) > 2 or min(found.exponents) < 0.5 for found in few)
+
+
+def test_the_choice_is_made_on_whole_rankings(monkeypatch):
+    # The right label is second in both parts, so trials that look at the first labels alone see nothing of it.
+    monkeypatch.setattr(ensemble, "TRIAL_DEPTH", 1)
+    parts = [(np.array([[first, 9]]), np.array([[0.6, 0.5]])) for first in (1, 2)]
+    assert tune(parts, [[9]], "P@1", num_trials=4).weights == (0.5, 0.5)
+
+
 def test_tuning_leaves_out_a_part_that_only_harms():
     parts, positives = random_parts(noise=(0.2, 50.0))
     found = tune(parts, positives, num_trials=40)
@@ -114,6 +133,18 @@ def test_overlap_and_right_labels_by_hand():
     assert found == {"only": [1, 1], "all": 2, "none": 1, "positives": 5}
 
 
+def scored(score):
+    """The rankings B with another first score."""
+    scores = B[1].copy()
+    scores[0, 0] = score
+    return B[0], scores
+
+
+def twice(label):
+    """The rankings B with one label twice for the last document."""
+    return np.array([[0, 5], [label, label]]), B[1]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -122,6 +153,12 @@ def test_overlap_and_right_labels_by_hand():
         (lambda: combine_rankings([A, B], 2, "consensus", weights=[1, 2]), "belong to method='weighted'"),
         (lambda: combine_rankings([A, B], 2, "weighted", weights=[1]), "1 weights and 2 exponents for 2 parts"),
         (lambda: combine_rankings([A, B], 2, "weighted", weights=[0, 0]), "one of them more"),
+        (lambda: combine_rankings([A, B], 0, "consensus"), "k=0, but at least 1 label"),
+        (lambda: combine_rankings([A, B], 2, "consensus", depth=0), "depth=0, but at least 1 label"),
+        (lambda: combine_rankings([A, scored(-2.5)], 2, "consensus"), "Part 1 has the score -2.5, but .*Take their sigmoid"),
+        (lambda: combine_rankings([A, scored(float("nan"))], 2, "mean_score"), "Part 1 has the score nan"),
+        (lambda: tune([scored(1.5), B], [[0], [1]]), "Part 0 has the score 1.5"),
+        (lambda: combine_rankings([A, twice(3)], 2, "consensus"), "Part 1 has the label id 3 twice for document 1"),
         (lambda: tune([A, B], [[0], [1]], "F1"), "The metric 'F1' is none of P@k"),
         (lambda: tune([A, B], [[0], [1]], "PSP@3"), "Tune by nDCG@3 instead"),
     ],
@@ -129,6 +166,26 @@ def test_overlap_and_right_labels_by_hand():
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("method", ["consensus", "mean_score", "mean_rank", "weighted"])
+def test_a_document_has_the_same_scores_alone_and_among_others(method):
+    # Two narrow beams, which have three labels for the first document, and two for the second.
+    one = (np.array([[1, 2, 4], [3, 6, -100]]), np.array([[0.9, 0.5, 0.4], [0.4, 0.2, 0.0]]))
+    other = (np.array([[2, 0, 1], [5, 3, -100]]), np.array([[0.7, 0.5, 0.3], [0.6, 0.1, 0.0]]))
+    labels, scores = combine_rankings([one, other], 3, method, depth=6)
+    alone = combine_rankings([(ids[1:, :2], values[1:, :2]) for ids, values in (one, other)], 3, method, depth=6)
+    np.testing.assert_array_equal(alone[0], labels[1:])
+    np.testing.assert_array_equal(alone[1], scores[1:])
+
+
+def test_only_the_first_labels_of_each_part_count():
+    longer = (np.array([[2, 0, 9], [1, 5, 9]]), np.array([[0.5, 0.4, 0.4], [0.9, 0.5, 0.3]]))
+    for method in ("consensus", "mean_rank"):
+        found = combine_rankings([longer, B], 9, method, depth=2)
+        expected = combine_rankings([(longer[0][:, :2], longer[1][:, :2]), B], 9, method)
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
 
 
 def test_parts_may_have_lists_of_other_lengths():

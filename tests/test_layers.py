@@ -22,7 +22,7 @@ _FILES = ("disk", "file_checks", "strict_json")
 _BOTTOM = ("models", "metrics", "label_tree", "tokenization")
 _LOWER = ("data", "inference")
 _MIDDLE = ("training", "evaluate_modules", "retrieval")
-_UPPER = ("demo", "analysis", "ensemble", "hub")
+_UPPER = ("demo", "analysis", "ensemble", "hub", "significance")
 
 # Part of the package → the other parts it may import. "" is the package's __init__, which names what users import.
 MAY_IMPORT = {

@@ -45,7 +45,7 @@ EXAMPLES = {
 }
 # Each script does what a subcommand of `hf-xmtc` does.
 SCRIPTS = {"scripts/train.py": "train", "scripts/predict.py": "predict", "scripts/push_to_hub.py": "push"}
-COMMANDS = {*SCRIPTS.values(), "ensemble", "tree"}
+COMMANDS = {*SCRIPTS.values(), "compare", "convert", "describe", "ensemble", "extend", "tree"}
 
 
 def blocks_of(language: str) -> list[str]:

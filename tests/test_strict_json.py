@@ -12,8 +12,9 @@ from hf_xmtc.strict_json import as_plain, json_bytes, json_text
 from strict_parser import parse_strictly
 
 PACKAGE = Path(hf_xmtc.__file__).parent
-# What is hashed, or read again by the same program, and the files of models/, which stand alone on the Hub.
+# What is hashed, or read again by the same program, words in the head of a data card, and the files of models/, which stand alone on the Hub.
 NO_FILES = {
+    "commands/convert.py",
     "commands/data_loading.py",
     "commands/file_lock.py",
     "commands/export_check.py",
@@ -29,10 +30,11 @@ NO_FILES = {
 # What is parsed but is no file of JSON: arguments, lines, what another process says, headers, and copies of something in memory.
 PARSED_TEXTS = {
     "commands/config_overrides.py",
-    "commands/document_files.py",
     "commands/file_lock.py",
     "commands/output_folder.py",
     "commands/export_check.py",
+    "data/formats/json_objects.py",
+    "data/formats/label_cells.py",
     "models/configuration_xmtc.py",
     "models/weight_shapes.py",
     "tokenization/multi_cls.py",

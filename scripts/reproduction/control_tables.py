@@ -3,11 +3,10 @@
 from typing import Any
 
 from table_layout import SET_METRICS, Line, TableLayout
-from table_rows import FROZEN_PROBE, LINEAR_PEER, MINILM_PACKAGE, SCRIPTS, SVM, Row, Table
+from table_rows import FROZEN_PROBE, LINEAR_PEER, MINILM_PACKAGE, RECIPES, SVM, Row, Table
 
 __all__ = ["CONTROL_TABLES"]
 
-RECIPES = SCRIPTS / "recipes"
 RANDOM = {"train_sampling_strategy": "random"}
 WITHOUT_CORNET = {"cornet_num_blocks": 0, "cornet_context_size": None}
 

@@ -13,7 +13,7 @@ from hf_xmtc.commands.json_files import write_json
 from pair_gains import CONVERGENCE_LEVEL, INTERVAL, DataSetResults, PairGains, gain_table, gains_of, note_on_curves
 from result_table import draw_curves
 from table_layout import CURVE_METRIC
-from table_rows import Comparison
+from tables import Comparison
 
 __all__ = ["write_comparison"]
 

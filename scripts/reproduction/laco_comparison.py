@@ -18,7 +18,7 @@ from pair_gains import (
 )
 from result_table import draw_curves
 from table_layout import HEADINGS, SET_METRICS, TableLayout
-from table_rows import Comparison
+from tables import Comparison
 
 __all__ = ["write_laco_comparison"]
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hf_xmtc.significance import paired_t
 from result_table import mean_curve
 from table_layout import CURVE_METRIC, HEADINGS, LOWER_IS_BETTER, METRICS, NOT_PER_CENT, RANKINGS, RowResults, TableLayout
 
@@ -67,13 +68,10 @@ class Gain:
 
     @classmethod
     def of(cls, differences: Sequence[float]) -> "Gain":
-        mean, count = statistics.fmean(differences), len(differences)
-        if count == 1:
+        mean = statistics.fmean(differences)
+        if len(differences) == 1:
             return cls(mean)
-        from scipy.special import stdtrit
-
-        sd = statistics.stdev(differences)
-        return cls(mean, sd, float(stdtrit(count - 1, 0.975)) * sd / count**0.5)
+        return cls(mean, statistics.stdev(differences), paired_t(differences).half_width)
 
     @property
     def holds(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_xmtc.significance import paired_t
 from table_layout import (
     COMPONENT_PREFIXES,
     CURVE_METRIC,
@@ -34,24 +35,36 @@ if TYPE_CHECKING:
 
 __all__ = ["as_json", "columns_of", "draw_curves", "markdown", "mean_curve", "plot_validation_curves", "write_table"]
 
+# A t interval of two differences is nine standard deviations wide to each side.
+FEWEST_SEEDS = 3
+
 
 def columns_of(row: RowResults, metrics: Sequence[str] = METRICS) -> dict[str, Spread]:
     """The columns of a row over its runs; a column that no run has is left out.
 
     Runs that were interrupted and resumed know only the seconds of their last part, so they are left out of the time.
     """
-    reported = [metric for metric in metrics if row.runs and all(metric in run["metrics"][SPLIT] for run in row.runs)]
-    columns = {metric: Spread.of([run["metrics"][SPLIT][metric] for run in row.runs]) for metric in reported}
-    if fitted := [run["train"][KL] for run in row.runs if KL in run["train"]]:
-        columns[TRAIN_KL] = Spread.of(fitted)
-    trained = [run["train"] for run in row.runs if SECONDS in run["train"]]  # ensembles are not
-    if seconds := [train[SECONDS] for train in trained if "resumed_at_epoch" not in train]:
-        columns[SECONDS] = Spread.of(seconds)
-    if memory := [run["train"][MEMORY] for run in row.runs if MEMORY in run["train"]]:
-        columns[MEMORY] = Spread.of(memory)
-    if parameters := [run["train"][PARAMETERS] for run in row.runs if PARAMETERS in run["train"]]:
-        columns[PARAMETERS] = Spread.of(parameters)
+    columns = {}
+    for column in (*metrics, TRAIN_KL, SECONDS, MEMORY, PARAMETERS):
+        values = _values_of(row, column)
+        if values and (column not in metrics or len(values) == len(row.runs)):
+            columns[column] = Spread.of(list(values.values()))
     return columns
+
+
+def _values_of(row: RowResults, column: str) -> dict[int | None, float]:
+    """Seed → value of a column, of the runs that have it."""
+    values = {run["seed"]: _value(run, column) for run in row.runs}
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
+def _value(run: Mapping[str, Any], column: str) -> float | None:
+    train = run["train"]  # ensembles have no time there
+    if column == TRAIN_KL:
+        return train.get(KL)
+    if column in (SECONDS, MEMORY, PARAMETERS):
+        return None if column == SECONDS and "resumed_at_epoch" in train else train.get(column)
+    return run["metrics"][SPLIT].get(column)
 
 
 def markdown(
@@ -115,27 +128,33 @@ def _cells(columns: Mapping[str, Spread]) -> dict[str, str]:
 
 
 def _best(rows: Sequence[RowResults], spreads: Mapping[str, Spread | None], column: str) -> str | None:
-    """Name of the row that is ahead of all others by more than their deviations together; None where there is none."""
-    found = {row.name: spreads[row.name] for row in rows if row.runs}
-    known = {name: spread for name, spread in found.items() if spread is not None}
+    """Name of the row that is ahead of all others by more than the interval of the difference; None where there is none."""
+    found = [row for row in rows if row.runs]
+    known = [row for row in found if spreads[row.name] is not None]
     if column in NEVER_BEST or len(known) < 2 or (column not in (SECONDS, MEMORY, PARAMETERS) and len(known) < len(found)):
         return None  # the best may be one that was not measured
-    # One run of a row with seeds may be as far from its mean as the most uncertain row; one that no seed changes is exact.
-    largest = max((spread.sd for spread in known.values() if spread.sd is not None), default=None)
-    exact = {row.name for row in rows if column == PARAMETERS or all(run["seed"] is None for run in row.runs)}
-    deviations = {
-        name: 0.0 if name in exact else largest if spread.sd is None else spread.sd for name, spread in known.items()
-    }
-    if None in deviations.values():
-        return None
     sign = -1 if column in LOWER_IS_BETTER else 1
-    first = max(known, key=lambda name: sign * known[name].mean)
-    ahead = all(
-        sign * (known[first].mean - spread.mean) > deviations[first] + deviations[name]
-        for name, spread in known.items()
-        if name != first
+    first = max(known, key=lambda row: sign * spreads[row.name].mean)
+    return first.name if all(_is_ahead(first, row, column, sign) for row in known if row is not first) else None
+
+
+def _is_ahead(first: RowResults, other: RowResults, column: str, sign: int) -> bool:
+    """True if the 95 % t interval of the difference over shared seeds, at least three, leaves out 0; rows without seeds count as exact."""
+    values = [_values_of(row, column) for row in (first, other)]
+    # A single time is never exact: the machine has other work.
+    exact = [
+        column == PARAMETERS or (column not in (SECONDS, MEMORY) and all(run["seed"] is None for run in row.runs))
+        for row in (first, other)
+    ]
+    means = [statistics.fmean(of.values()) for of in values]
+    if all(exact):
+        return sign * (means[0] - means[1]) > 0
+    seeds = set.intersection(*(set(of) for of, is_exact in zip(values, exact, strict=True) if not is_exact))
+    pairs = (
+        [mean if is_exact else of[seed] for of, is_exact, mean in zip(values, exact, means, strict=True)] for seed in seeds
     )
-    return first if ahead else None
+    differences = [sign * (one - two) for one, two in pairs]
+    return len(differences) >= FEWEST_SEEDS and paired_t(differences).low > 0
 
 
 def as_json(title: str, rows: Sequence[RowResults], layout: TableLayout = RANKINGS) -> dict[str, Any]:

@@ -8,44 +8,35 @@ over processes by ``--datasets``, ``--rows`` and ``--seeds``.
 """
 
 import argparse
-import importlib.metadata
 import importlib.util
 import json
 import logging
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import filelock
-import pyarrow.parquet as pq
 import yaml
-from datasets import DatasetDict
 
-import hf_xmtc
 from cornet_comparison import write_comparison
 from hf_xmtc.commands.ensemble import ensemble_folders
 from hf_xmtc.commands.json_files import write_json
-from hf_xmtc.commands.output_folder import METRICS_FILE, RECIPE_FILE
-from hf_xmtc.commands.processes import usable_cores
-from hf_xmtc.data import label_counts, sample_documents
-from hf_xmtc.metrics import inverse_propensity, num_distinct_sets, propensity_report
+from hf_xmtc.commands.output_folder import METRICS_FILE
 from laco_comparison import write_laco_comparison
 from pair_gains import DataSetResults
 from paper_values import paper_values
-from recipe_changes import DEFAULTS, refuse_changed_recipe, refuse_differences
+from recipe_changes import refuse_changed_recipe, refuse_differences
 from result_table import write_table
+from run_result import read_result
 from table_layout import RowResults
-from table_rows import Comparison, Row, Table
-from tables import COMPARISONS, TABLES
+from tables import COMPARISONS, TABLES, Comparison, Row, Table
 
 __all__ = ["main", "missing_runs", "results_of", "run_row", "run_table"]
 
 logger = logging.getLogger(__name__)
 
 SCRIPTS = Path(__file__).resolve().parents[1]
-CURVE_METRICS = ("nDCG@5", "micro_f1")
 FINGERPRINT = "dataset_fingerprint"
 
 
@@ -188,7 +179,7 @@ def results_of(table: Table, seeds: list[int], results_dir: Path, skipped: dict[
     """
     runs = {row.name: _results_of(row, results_dir) for row in table.rows}
     all_seeds = {*seeds, *(run["seed"] for row in table.rows if row.seeded for run in runs[row.name])}
-    papers = paper_values(table.dataset)
+    papers = paper_values(table.name)
     rows = [
         RowResults(
             row.name,
@@ -224,17 +215,17 @@ def run_row(
     Raises:
         RuntimeError: If the script fails.
     """
-    folder = work_dir / (f"{row.name}-seed{seed}" if row.seeded else row.name)
+    folder = work_dir / row.run_name(seed)
     if (folder / METRICS_FILE).exists():
         logger.info(f"{folder} holds the finished model.")
-        return _read_result(table, row, seed, folder, dataset)
+        return read_result(table, row, seed, folder, dataset)
     if row.parts:
-        parts = [work_dir / (f"{part.name}-seed{seed}" if part.seeded else part.name) for part in _parts_of(row, table)]
+        parts = [work_dir / part for part in table.runs_of_parts(row, seed).values()]
         try:
             logger.info(ensemble_folders(parts, folder, row.method))
         except (OSError, ValueError) as error:
             raise RuntimeError(f"{row.title}, seed {seed}, could not be made: {error}") from error
-        return _read_result(table, row, seed, folder, dataset)
+        return read_result(table, row, seed, folder, dataset)
     command = [sys.executable, str(SCRIPTS / row.script), "--output_dir", str(folder), "--dataset", dataset]
     if row.has_recipe:
         command += ["--config", str(_recipe_file(table, row, work_dir)), *(["--seed", str(seed)] if row.seeded else [])]
@@ -251,7 +242,7 @@ def run_row(
             f"{row.title}, seed {seed}, ended with exit code {ended.returncode}; its messages are above. The same command "
             f"resumes the table; to train this run anew delete {folder}."
         )
-    return _read_result(table, row, seed, folder, dataset)
+    return read_result(table, row, seed, folder, dataset)
 
 
 def _recipe_file(table: Table, row: Row, work_dir: Path) -> Path:
@@ -263,75 +254,8 @@ def _recipe_file(table: Table, row: Row, work_dir: Path) -> Path:
     return file
 
 
-def _parts_of(row: Row, table: Table) -> list[Row]:
-    return [part for name in row.parts for part in table.rows if part.name == name]
-
-
 def _reads_words_as_bert(table: Table, row: Row) -> bool:
     return row.recipe_in(table.recipes).get("model_family", "bertxml") == "bertxml"
-
-
-def _read_result(table: Table, row: Row, seed: int, folder: Path, dataset: str) -> dict[str, Any]:
-    metrics = json.loads((folder / METRICS_FILE).read_text(encoding="utf-8"))
-    recipe = json.loads((folder / RECIPE_FILE).read_text(encoding="utf-8"))
-    if row.backbone_package:
-        recipe["backbone"] = row.backbone_package  # its folder means nothing on another machine
-    recipe |= {"parts": list(row.parts)} if row.parts else {}  # not the names of their folders, and weights
-    log = folder / "training_log.json"
-    history = json.loads(log.read_text(encoding="utf-8")) if log.exists() else []  # the SVM has no steps
-    train = metrics.pop("train", {})  # ensembles are not trained
-    data = hf_xmtc.load_xmtc_dataset(dataset)
-    measures_sets = "micro_f1" in metrics["test"]
-    predictions = folder / "predictions" / "test.parquet"
-    if predictions.exists():
-        metrics["test"] |= _authors_psndcg(predictions, data, recipe)
-    return {
-        "table": table.name,
-        "row": row.name,
-        "seed": seed if row.seeded else None,
-        "metrics": metrics,
-        # On a CPU scripts/train.py gives its single process one thread per core, unless the environment says otherwise.
-        "train": {"threads": int(os.environ.get("OMP_NUM_THREADS") or usable_cores()), **train},
-        "validation_curve": [
-            {
-                "step": entry["step"],
-                "epoch": entry["epoch"],
-                **{metric: entry[f"eval_{metric}"] for metric in CURVE_METRICS if f"eval_{metric}" in entry},
-            }
-            for entry in history
-            if f"eval_{CURVE_METRICS[0]}" in entry
-        ],
-        "recipe": recipe,
-        "dataset": {
-            **_dataset_sizes(data),
-            **({"num_distinct_sets": num_distinct_sets(data["test"]["labels"])} if measures_sets else {}),
-        },
-        "versions": _versions(row),
-    }
-
-
-def _authors_psndcg(predictions: Path, data: DatasetDict, recipe: dict[str, Any]) -> dict[str, float]:
-    """PSnDCG as CorNet's and AttentionXML's authors define it, with the propensities of the training run."""
-    found = pq.read_table(predictions)
-    top_labels, gold = found["label_ids"].to_pylist(), list(data["test"].select(found["row"].to_pylist())["labels"])
-    # Labels that training never saw have larger ids, and weights too.
-    num_labels = 1 + max(max(labels, default=0) for labels in [*data["train"]["labels"], *gold])
-    train = sample_documents(data["train"], recipe.get("max_train_documents"))
-    counts = label_counts(train, num_labels)
-    constants = {name: recipe.get(f"propensity_{name}", DEFAULTS[f"propensity_{name}"]) for name in ("a", "b")}
-    weights = inverse_propensity(counts, len(train), **constants)
-    report = propensity_report(top_labels, gold, weights, ks=(1, 3, 5), psndcg_variant="corpus")
-    return {name: value for name, value in report.items() if name.startswith("PSnDCG")}
-
-
-def _dataset_sizes(data: DatasetDict) -> dict[str, Any]:
-    info = hf_xmtc.label_info_of(data)
-    return {"name": info.source, "num_labels": info.num_labels, "num_documents": info.num_documents}
-
-
-def _versions(row: Row) -> dict[str, str]:
-    libraries = ("hf_xmtc", "scikit-learn") if not row.is_neural else ("hf_xmtc", "torch", "transformers")
-    return {name: importlib.metadata.version(name) for name in libraries}
 
 
 def _backbone_folder(package: str) -> Path | None:
@@ -341,7 +265,7 @@ def _backbone_folder(package: str) -> Path | None:
 
 
 def _result_file(row: Row, seed: int, results_dir: Path) -> Path:
-    return results_dir / (f"{row.name}-seed{seed}.json" if row.seeded else f"{row.name}.json")
+    return results_dir / f"{row.run_name(seed)}.json"
 
 
 def _results_of(row: Row, results_dir: Path) -> list[dict[str, Any]]:

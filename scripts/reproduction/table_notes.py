@@ -9,6 +9,7 @@ from table_layout import KL, SPLIT, RowResults
 
 __all__ = ["notes_on"]
 
+WEIGHTS = "weights_and_exponents"
 RECALL, CANDIDATES = "candidate_recall", "num_candidates"
 # What dense_peer.py has found out about its run.
 GRADIENTS = "first_step_gradient_difference"
@@ -30,9 +31,10 @@ def notes_on(rows: Sequence[RowResults]) -> list[str]:
         f"Metrics are per cent on the {SPLIT} split, mean ± sample standard deviation over the runs (one seed each; a row that "
         "no seed changes has one run); labels that training never saw count as missed. Time is seconds of training, choice of "
         "settings not included, memory the most that the process held. The best value of a column is bold where it is ahead of every "
-        "other by more than both deviations together; a row with a single seed counts with the largest deviation of the column.",
+        "other: the 95 % t interval of the difference over shared seeds, at least three, leaves out 0. The metrics of a row that no seed changes "
+        "count as exact.",
         *_notes_on_data(rows),
-        f"Learning rate: {_by_value([row for row in rows if any('learning_rate' in run['recipe'] for run in row.runs)], 'learning_rate')}.",
+        *_notes_on_training(rows),
         "Threads: " + "; ".join(f"{row.title} {_distinct(row.runs, 'train', 'threads')}" for row in rows if row.runs) + ".",
         "Versions: " + ", ".join(f"{name} {_distinct(runs, 'versions', name)}" for name in libraries) + ".",
     ]
@@ -57,6 +59,22 @@ def notes_on(rows: Sequence[RowResults]) -> list[str]:
         if len(row.runs) < row.num_wanted:
             missing = f"Missing: {row.num_wanted - len(row.runs)} of {row.num_wanted} runs of {row.title}"
             notes.append(f"{missing}; {row.skipped}." if row.skipped else f"{missing}.")
+    return notes
+
+
+def _notes_on_training(rows: Sequence[RowResults]) -> list[str]:
+    notes = []
+    if with_rates := [row for row in rows if any("learning_rate" in run["recipe"] for run in row.runs)]:
+        notes.append(f"Learning rate: {_by_value(with_rates, 'learning_rate')}.")
+    titles = {row.name: row.title for row in rows}
+    for row in rows:
+        if of_parts := [run[WEIGHTS] for run in row.runs if WEIGHTS in run]:
+            means = {
+                part: [statistics.fmean(values) for values in zip(*(weights[part] for weights in of_parts), strict=True)]
+                for part in of_parts[0]
+            }
+            shown = ", ".join(f"{titles[part]} {weight:.2f} ({exponent:.1f})" for part, (weight, exponent) in means.items())
+            notes.append(f"Weights (exponents) of {row.title}, mean over the runs: {shown}.")
     return notes
 
 

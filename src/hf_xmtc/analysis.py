@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_explanation", "plot_label_frequency"]
+__all__ = ["plot_differences", "plot_explanation", "plot_label_counts", "plot_label_frequency"]
 
 LINE_HEIGHT = 0.3  # inches
 FONT_SIZE = 11
@@ -82,6 +82,28 @@ def plot_explanation(explanation: Explanation, path: str | Path | None = None, w
     return figure
 
 
+def plot_label_counts(counts: Sequence[int], path: str | Path | None = None, title: str = "") -> "Figure":
+    """Draw the documents of each label, the most frequent first, on logarithmic axes: the long tail.
+
+    Args:
+        counts: Training documents of each label, (L,); labels without any are left out.
+        path: Where to save the picture; None for not at all.
+        title: Heading.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    figure.suptitle(title, parse_math=False)
+    axes.loglog(range(1, len(counts) + 1), sorted(counts, reverse=True), ".-", markersize=3)
+    axes.set(xlabel="rank of the label", ylabel="training documents")
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
 def plot_label_frequency(report: Mapping, path: str | Path | None = None, title: str = "") -> "Figure":
     """Draw how well frequent and rare labels are found: AUC and AUPR by frequency, and metrics of head, torso and tail labels.
 
@@ -129,3 +151,41 @@ def _draw_bars(axes: "Axes", groups: Mapping[str, Mapping], metrics: Sequence[st
     axes.set_xticks(range(len(groups)), list(groups))
     if shown:
         axes.legend()
+
+
+def plot_differences(pairs: Sequence, path: str | Path | None = None) -> "Figure":
+    """Draw differences between systems with their 95 % intervals, a panel for each metric.
+
+    Args:
+        pairs: What `hf_xmtc.commands.system_comparison.compare_systems` gives under ``pairs``.
+        path: Where to save the picture, as PNG, SVG or PDF by its ending; None for not at all.
+
+    Returns:
+        The figure.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    metrics = list(dict.fromkeys(pair.metric for pair in pairs))
+    titles = list(dict.fromkeys(f"{pair.first} − {pair.second}" for pair in pairs))
+    figure = Figure(figsize=(2.5 + 2.3 * len(metrics), 1.5 + 0.4 * len(titles)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, metric in zip(figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0], metrics, strict=True):
+        of_metric = [pair for pair in pairs if pair.metric == metric]
+        for label, shift, tests in (
+            ("over documents", -0.1, [pair.documents for pair in of_metric]),
+            ("over seeds", 0.1, [pair.seeds for pair in of_metric]),
+        ):
+            drawn = [(place + shift, test) for place, test in enumerate(tests) if test is not None]
+            if drawn:
+                places, tests = zip(*drawn, strict=True)
+                widths = [100 * test.half_width for test in tests]
+                axes.errorbar([100 * test.mean for test in tests], places, xerr=widths, fmt="o", markersize=4, label=label)
+        axes.axvline(0, color="grey", linewidth=1)
+        axes.set(xlabel=f"{metric}, points")
+    axes.set_yticks(range(len(titles)), titles, parse_math=False)
+    axes.invert_yaxis()
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize="small")
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure

@@ -1,4 +1,4 @@
-"""The scripts as one command after a wheel install: ``hf-xmtc train|predict|ensemble|push|tree``."""
+"""The scripts as one command after a wheel install; `hf-xmtc --help` lists the commands."""
 
 import difflib
 import importlib
@@ -13,12 +13,27 @@ _COMMANDS = {
     "train": ("hf_xmtc.commands.train", "train", "train a tagger, evaluate it and write a model folder"),
     "predict": ("hf_xmtc.commands.predict", "train", "tag a file of texts with a trained model"),
     "ensemble": ("hf_xmtc.commands.ensemble", "train", "combine trained models, or prediction files, into one"),
-    "push": ("hf_xmtc.commands.push", None, "publish a model folder on the Hugging Face Hub"),
+    "compare": ("hf_xmtc.commands.compare", "train,retrieval", "tell which of several models is better, beyond chance"),
+    "extend": ("hf_xmtc.commands.extend", "train", "add documents and labels to a model that grows without training"),
+    "convert": ("hf_xmtc.commands.convert", "train", "write a data set of any format as parquet files"),
+    "describe": ("hf_xmtc.commands.describe", "train", "count what is in a data set, and write its card"),
     "tree": ("hf_xmtc.commands.tree", "train,tree", "build a label tree from the training texts of a data set"),
+    "push": ("hf_xmtc.commands.push", None, "publish a model folder on the Hugging Face Hub"),
 }
 
 # Modules of the package's extras; another module that cannot be imported is a fault, not a missing extra.
-_OPTIONAL_MODULES = ("accelerate", "datasets", "evaluate", "matplotlib", "psutil", "pyarrow", "scipy", "sklearn", "yaml")
+_OPTIONAL_MODULES = (
+    "accelerate",
+    "datasets",
+    "evaluate",
+    "matplotlib",
+    "psutil",
+    "pyarrow",
+    "rdflib",
+    "scipy",
+    "sklearn",
+    "yaml",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

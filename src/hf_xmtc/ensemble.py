@@ -43,9 +43,9 @@ class Combination:
     weights: tuple[float, ...] | None = None
     exponents: tuple[float, ...] | None = None
 
-    def __call__(self, rankings: Rankings, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, rankings: Rankings, k: int, depth: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The k best labels of all rankings together; see `combine_rankings`."""
-        return combine_rankings(rankings, k, self.method, self.weights, self.exponents)
+        return combine_rankings(rankings, k, self.method, self.weights, self.exponents, depth)
 
 
 def metric_function(name: str, inverse_propensity: ArrayLike | None = None):
@@ -94,13 +94,13 @@ def tune(
         The combination, of the method ``weighted``.
 
     Raises:
-        ValueError: If the metric is unknown, or no document has a label.
+        ValueError: If the metric is unknown, no document has a label, or rankings are not as `JoinedRankings` takes them.
 
     Source: our design.
     """
     measure, k = metric_function(metric, inverse_propensity)
     positives = label_sets(positives)
-    joined = JoinedRankings(_cut(rankings, max(TRIAL_DEPTH, k)))
+    joined = JoinedRankings(rankings, max(TRIAL_DEPTH, k))
     parts, rng = range(joined.num_parts), np.random.default_rng(seed)
     powers = {
         (part, step): joined.gains(part, "weighted", EXPONENTS[step]) for part in parts for step in range(len(EXPONENTS))
@@ -131,10 +131,6 @@ def tune(
 
     # Before the starts, because `max` takes the first of equal ones.
     return max([_combination(*found) for found in (best, *starts)], key=whole_value)
-
-
-def _cut(rankings: Rankings, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(labels[:, :depth], scores[:, :depth]) for labels, scores in rankings]
 
 
 def _combination(weights: np.ndarray, steps: np.ndarray) -> Combination:

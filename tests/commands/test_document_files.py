@@ -28,7 +28,9 @@ def write(path: Path, texts=TEXTS, ids=IDS) -> Path:
         path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     else:
         with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+            # Nothing is quoted in a tsv.
+            tsv = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if path.suffix == ".tsv" else {}
+            writer = csv.writer(file, **tsv)
             writer.writerows([("key", "text"), *zip(ids, texts, strict=True)])
     return path
 
@@ -123,7 +125,7 @@ def test_a_csv_may_have_a_byte_order_mark_line_breaks_in_texts_and_books(tmp_pat
     path = tmp_path / "a.csv"
     path.write_text(f'text\r\n"two\r\nlines"\r\n{book}\r\n', encoding="utf-8-sig", newline="")
     limit = csv.field_size_limit()
-    assert read_all(DocumentFile(str(path)))[0] == ["two\r\nlines", book]
+    assert read_all(DocumentFile(str(path)))[0] == ["two\nlines", book]
     assert csv.field_size_limit() == limit
 
 
@@ -195,12 +197,12 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path, ending, option
         ),
         pytest.param("a.jsonl", b'{"id": ' + b"9" * 5_000 + b"}\n", r"a.jsonl, line 1 cannot be read as JSON", id="number"),
         ("a.jsonl", b'"x"\n', r"line 1 is a str, not an object"),
-        ("a.csv", b"key,text\n1,one, two\n", r"line 2 has 3 fields but the first line names 2 columns.*quotes"),
-        ("a.csv", b"key,text\n1\n", r"line 2 has 1 fields but the first line names 2 columns"),
-        ("a.csv", b"text\none\rtwo\n", r"the row after line 1 is not valid csv"),
-        ("a.csv", b'text\n"x" y\n', r"the row after line 1 is not valid csv"),
-        ("a.csv", b'text\na\n"x\ny\n', r"the row after line 2 is not valid csv"),
-        ("a.txt", "Bücher\n".encode("latin1"), r"is not UTF-8 .*byte 0xfc.*iconv"),
+        ("a.csv", b"key,text\n1,one, two\n", r"line 2 has 3 cells, but line 1 names 2 columns.*quotes"),
+        ("a.csv", b"key,text\n1\n", r"line 2 has 1 cells, but line 1 names 2 columns"),
+        ("a.csv", b"text\none\rtwo\n", r"the row behind line 1 is no sound csv"),
+        ("a.csv", b'text\n"x" y\n', r"the row behind line 1 is no sound csv"),
+        ("a.csv", b'text\na\n"x\ny\n', r"the row behind line 2 is no sound csv"),
+        ("a.txt", "Bücher\n".encode("latin1"), r"line 1 is not utf-8 .*byte 0xfc.*--encoding latin-1"),
         ("a.parquet", b"PAR1", r"is not a sound parquet file"),
     ],
 )

@@ -42,7 +42,10 @@ def test_two_models_become_one_folder(parts, tmp_path, capsys):
     folder = tmp_path / "together"
     assert cli(["ensemble", *map(str, parts), "--output_dir", str(folder), "--num_trials", "20"]) == 0
     said = capsys.readouterr().out
-    assert "tuned" in said and "labels in common" in said and "Weights: bert " in said
+    assert "tuned" in said and "labels in common" in said and f"hf-xmtc predict --model {folder} " in said
+    chosen = json.loads((folder / "config.json").read_text())["parts"]
+    shown = [f"{name} {part['weight']:.2f} (exponent {part['exponent']:g})" for name, part in chosen.items()]
+    assert f"Weights: {', '.join(shown)}." in said
     report = check_model_folder(folder)
     assert report.problems == [] and report.left_out == []
     metrics = json.loads((folder / "metrics.json").read_text())
@@ -122,6 +125,38 @@ def test_folders_with_like_names_are_all_combined(parts, tmp_path, unopened):
         "bonsai-2": "bertxml",
         "bonsai": "xmlcnn",
     }
+
+
+def cut_predictions(folder, k):
+    """Leave the best k labels of each document in a model folder."""
+    for split in ("validation", "test"):
+        path = folder / "predictions" / f"{split}.parquet"
+        rows = pq.read_table(path).to_pylist()
+        columns = {name: [row[name][:k] if name in ("labels", "scores") else row[name] for row in rows] for name in rows[0]}
+        pq.write_table(pa.table(columns), path)
+
+
+def test_a_part_with_few_candidates_does_not_cut_the_others(parts, tmp_path, unopened):
+    narrow = copy_of(parts[1], tmp_path / "narrow")  # as of a label tree
+    cut_predictions(narrow, 3)
+    ensemble_folders([parts[0], narrow], tmp_path / "e", "mean_rank")
+    assert json.loads((tmp_path / "e" / "config.json").read_text())["depth"] == 6
+    stored = pq.read_table(tmp_path / "e" / "predictions" / "test.parquet").to_pylist()
+    assert {len(row["labels"]) for row in stored} == {6}
+    # The last label of the whole ranking gets 1/6 and 0.
+    best = pq.read_table(parts[0] / "predictions" / "test.parquet").to_pylist()
+    for row, of_part in zip(stored, best, strict=True):
+        scores = dict(zip(row["labels"], row["scores"], strict=True))
+        assert min(scores.values()) >= 1 / 12 - 1e-6 and scores[of_part["labels"][0]] >= 0.5
+
+
+def test_what_a_part_did_not_keep_is_not_combined(parts, tmp_path, unopened):
+    shorter = copy_of(parts[1], tmp_path / "shorter")
+    cut_predictions(shorter, 5)
+    recipe = json.loads((shorter / "recipe.json").read_text())
+    (shorter / "recipe.json").write_text(json.dumps({**recipe, "eval_top_k": 5}))
+    ensemble_folders([parts[0], shorter], tmp_path / "e", "consensus")
+    assert json.loads((tmp_path / "e" / "config.json").read_text())["depth"] == 5
 
 
 def test_a_folder_that_lacks_a_part_is_not_finished(parts, tmp_path, unopened, monkeypatch):

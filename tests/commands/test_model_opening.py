@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from hf_xmtc.commands.predict import main as predict_main
 from hf_xmtc.inference.model_opening import open_model
+from small_ensemble import save_small_cnn
 from small_laco import save_generator, save_small_laco
 
 
@@ -83,3 +84,16 @@ def test_predict_refuses_a_generator_that_reaches_outside(tmp_path, texts):  # A
     with pytest.raises(SystemExit, match=r"^ValueError: .*candidates\.json must hold a JSON object"):
         predict_main(options)
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_folder_of_model_folders_is_refused_with_their_names(folder):
+    with pytest.raises(FileNotFoundError, match=rf"{folder.parent} is no model folder, but holds some: {folder}\. Give one"):
+        open_model(str(folder.parent))
+
+
+def test_a_damaged_folder_with_a_generator_is_not_taken_for_a_folder_of_models(tmp_path):
+    save_small_laco(tmp_path, ["music in C"], "abcd", num_candidates=3)
+    save_small_cnn(tmp_path / "candidates", ["a"])
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"not complete: config\.json missing"):
+        open_model(str(tmp_path))

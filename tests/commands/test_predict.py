@@ -250,7 +250,7 @@ def test_batches_are_padded_on_the_tokenizers_side_without_a_warning(tiny_model_
         ({"threshold": "own"}, "--threshold is 'own' but must be"),
         ({"max_length": 33}, "--max_length is 33 but the model takes 32 tokens"),
         ({"max_length": 2}, "max_length=2 leaves no room for text"),
-        ({"output": "tags.csv"}, r"ends in '\.csv'; give a name ending in \.parquet or \.jsonl"),
+        ({"output": "tags.xml"}, r"ends in '\.xml'; give a name ending in \.parquet, \.jsonl or \.csv"),
         ({"input_format": "csv", "text_column": "body"}, "no column 'body'; its columns are 'edit a plain text file'"),
         ({"device": "warp"}, "--device warp cannot be used"),
     ],

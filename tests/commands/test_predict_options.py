@@ -40,7 +40,7 @@ def test_wrong_options_are_refused(options, message, capsys):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (["--output", "tags.csv"], "The output tags.csv ends in '.csv'; give a name ending in .parquet or .jsonl"),
+        (["--output", "tags.docx"], "The output tags.docx ends in '.docx'; give a name ending in .parquet, .jsonl or .csv"),
         (["--top_k", "0"], "--top_k is 0 but must be at least 1"),
     ],
 )

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from io import BytesIO
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 
 import pytest
@@ -147,12 +147,19 @@ def test_rows_are_on_disk_before_the_next_documents_are_read(settings, monkeypat
     partial = Path(settings["output"] + ".partial")
     written_when_read = []
 
-    class Lines(BytesIO):
-        def read1(self, size=-1):
-            written_when_read.append(partial.read_bytes().count(b"\n"))
-            return self.readline()
+    class Lines(RawIOBase):
+        lines = iter([b"sound\n"] * 6)
 
-    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": Lines(b"sound\n" * 6)})())
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            written_when_read.append(partial.read_bytes().count(b"\n"))
+            line = next(self.lines, b"")
+            buffer[: len(line)] = line
+            return len(line)
+
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": BufferedReader(Lines())})())
     run(settings, input="-", input_format="txt", chunk_size=2)
     # Two lines a chunk and one look at the end of the input.
     assert written_when_read == [0, 0, 2, 2, 4, 4, 6]

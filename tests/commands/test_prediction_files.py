@@ -1,3 +1,4 @@
+import csv
 import errno
 import json
 import sys
@@ -165,8 +166,8 @@ def test_many_small_chunks_become_large_row_groups(tmp_path, monkeypatch):
 
 
 def test_unknown_endings_and_a_missing_extra_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match=r"ends in '\.csv'; give a name ending in \.parquet or \.jsonl"):
-        PredictionWriter(tmp_path / "tags.csv", SETTINGS)
+    with pytest.raises(ValueError, match=r"ends in '\.docx'; give a name ending in \.parquet, \.jsonl or \.csv"):
+        PredictionWriter(tmp_path / "tags.docx", SETTINGS)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"Writing parquet files needs `pyarrow`: pip install 'hf_xmtc\[train\]'"):
         PredictionWriter(tmp_path / "tags.parquet", SETTINGS)
@@ -258,3 +259,16 @@ def test_ids_that_are_not_valid_unicode_go_into_parquet(tmp_path):  # AC-64
         writer.write([PredictionRow(0, "a\ud800", [], [], [])])
         writer.finish()
     assert rows_of(tmp_path / "tags.parquet")[0]["id"] == "a\ufffd"
+
+
+def test_a_csv_holds_lists_as_json_and_goes_on_after_an_interruption(tmp_path):
+    path = tmp_path / "predictions.csv"
+    with PredictionWriter(path, {"--top_k": 2}, has_ids=True) as writer:
+        writer.write([PredictionRow(0, "x", [1, 0], ["a, b", 'say "c"'], [0.5, 0.25])])
+    with PredictionWriter(path, {"--top_k": 2}, has_ids=True) as writer:
+        writer.write([PredictionRow(1, None, [], [], [])])
+        writer.finish()
+    with open(path, newline="", encoding="utf-8") as file:
+        first, second = csv.DictReader(file)
+    assert (first["row"], first["id"], json.loads(first["labels"])) == ("0", "x", ["a, b", 'say "c"'])
+    assert (second["label_ids"], second["scores"]) == ("[]", "[]")

@@ -28,6 +28,20 @@ def test_without_arguments_the_demo_model_is_trained():
     assert recipe.training.use_cpu == (not torch.accelerator.is_available())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "folder"),
+    [
+        (["--model_family", "bonsai"], "outputs/demo-bonsai"),
+        (["--dataset", "some/where/mydata/"], "outputs/mydata-bertxml"),
+        (["--dataset", "user/news", "--model_family=laco"], "outputs/news-laco"),
+        (["--dataset", "newdata", "--model", "outputs/mine"], "outputs/newdata-mine"),
+        (["--model_family", "bonsai", "--output_dir", "here"], "here"),
+    ],
+)
+def test_the_output_folder_is_named_after_data_and_model(arguments, folder):
+    assert parse_recipe(arguments).training.output_dir == folder
+
+
 def test_a_recipe_file_sets_defaults_and_the_command_line_wins(write):
     path = write("dataset: reviews\nlearning_rate: 1e-3\nnum_train_epochs: 7\nbf16: true\nseed: 5\nlabel_file: null\n")
     recipe = parse_recipe(["--config", path, "--num_train_epochs", "2", "--seed=9"])
@@ -245,15 +259,18 @@ def test_overrides_are_read_from_pairs_and_from_json(overrides, expected):
     if expected is None:
         expected = {"hidden_size": 300, "layer_norm": "none", "pooler": True, "bottleneck_size": None}
     settings = ModelArguments(config_overrides=overrides, cornet_num_blocks=1).config_settings()
-    assert settings == {"cornet_num_blocks": 1, "cornet_context_size": 1000, "num_cls_tokens": 5, **expected}
+    assert settings == {"cornet_num_blocks": 1, "cornet_context_size": None, "num_cls_tokens": 5, **expected}
 
 
 def test_a_family_without_cls_tokens_has_no_setting_for_them_and_no_backbone():
     arguments = ModelArguments(model_family="xmlcnn")
     assert "num_cls_tokens" not in arguments.config_settings()
     assert "num_cls_tokens" in ModelArguments().config_settings()
-    with pytest.raises(ValueError, match="backbone='bert' with model_family='xmlcnn': it reads words .* Leave backbone out"):
-        parse_recipe(["--model_family", "xmlcnn", "--backbone", "bert"]).check()
+    for family in ("xmlcnn", "bonsai"):
+        with pytest.raises(ValueError, match=f"backbone='bert' with model_family='{family}': it reads words") as refusal:
+            parse_recipe(["--model_family", family, "--backbone", "bert"]).check()
+        families = str(refusal.value).rpartition(": ")[2].removesuffix(".").split(", ")
+        assert {"bertxml", "neighbors"} <= set(families) and "bonsai" not in families
     with pytest.raises(
         ValueError, match="num_cls_tokens=3 with model_family='xmlcnn': it reads no CLS tokens. Leave it out"
     ):

@@ -11,6 +11,7 @@ from transformers import pipeline
 
 from hf_xmtc.commands.export_check import check_reopens
 from hf_xmtc.commands.predict import PredictArguments, predict_file
+from hf_xmtc.commands.recipe_parsing import read_recipe_file
 from hf_xmtc.commands.training_run import TrainingRun
 from hf_xmtc.hub import check_model_folder
 from hf_xmtc.retrieval import ModelCandidates, open_generator
@@ -71,6 +72,22 @@ def test_the_reopened_folder_answers_as_in_training(from_bonsai, corpus_folder, 
     predict_file(PredictArguments(**settings, top_k=4, device="cpu"))
     rows = [json.loads(line) for line in (tmp_path / "tags.jsonl").read_text().splitlines()]
     check_answers(folder, corpus_folder, [list(zip(row["labels"], row["scores"], strict=True)) for row in rows])
+
+
+def test_a_model_that_is_trained_on_keeps_its_generating_model(train, unchecked, from_bonsai, tmp_path):
+    folder, _ = from_bonsai
+    own = dict.fromkeys(("num_cls_tokens", "cornet_context_size", "config_overrides", "min_document_frequency"))
+    train(tmp_path / "run", model=folder, max_steps=1, **own)
+    generators = [open_generator(path) for path in (folder, tmp_path / "run")]
+    assert isinstance(generators[1], ModelCandidates) and generators[1].digest() == generators[0].digest()
+    recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert "candidates_from" not in recipe and recipe["candidates_digest"] == generators[0].digest()
+    assert "candidates_from" not in read_recipe_file(tmp_path / "run" / "recipe.json", {*recipe} - {"candidates_digest"})
+    assert "open_generator" in (tmp_path / "run" / "README.md").read_text()
+    train(
+        tmp_path / "other", model=folder, candidates_from=save_small_cnn(tmp_path / "cnn", sorted(WORDS)), max_steps=1, **own
+    )
+    assert open_generator(tmp_path / "other").model.config.model_type == "xmlcnn"
 
 
 def test_the_candidates_are_the_best_labels_of_the_generating_model(from_bonsai, bonsai, corpus_folder):

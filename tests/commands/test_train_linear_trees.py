@@ -59,13 +59,13 @@ def test_one_vs_all_takes_no_settings_of_trees(train, tmp_path):
     [
         (
             {"learning_rate": 0.1, "cornet_num_blocks": 2},
-            "cornet_num_blocks, learning_rate cannot be used with the family bonsai",
+            r"cornet_num_blocks, learning_rate cannot be used with the family bonsai, which is trained without gradients\. Leave",
         ),
         (
             {"config_overrides": "cornet_num_blocks=1,label_loss=asymmetric"},
             r"cornet_num_blocks \(in config_overrides\), label_loss \(in config_overrides\) cannot be used",
         ),
-        ({"backbone": "bert"}, "has no place for a pretrained encoder"),
+        ({"backbone": "bert"}, "takes no pretrained encoder"),
     ],
 )
 def test_options_of_training_by_gradients_are_refused(train, settings, message, tmp_path):

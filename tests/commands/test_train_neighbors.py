@@ -59,7 +59,10 @@ def test_what_follows_training_is_repeated_without_training(train, unchecked, mo
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"learning_rate": 0.1}, "learning_rate cannot be used with the family neighbors: it is trained as a whole"),
+        (
+            {"learning_rate": 0.1},
+            "learning_rate cannot be used with the family neighbors, which is trained without gradients",
+        ),
         ({"config_overrides": "num_documents=3"}, r"num_documents \(in config_overrides\) cannot be used"),
     ],
 )

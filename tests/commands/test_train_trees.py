@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -57,7 +58,9 @@ def test_a_tree_of_hf_xmtc_tree_is_taken_and_travels_with_the_model(
 ):  # AC-31
     tree = tmp_path / "tree"
     assert main(["tree", "--dataset", str(corpus_folder), "--output_dir", str(tree), "--max_leaf", "2"]) in (0, None)
-    train(tmp_path / "run", **tree_settings("attentionxml"), label_tree=tree)
+    with patch.object(LabelTree, "load", wraps=LabelTree.load) as load:
+        train(tmp_path / "run", **tree_settings("attentionxml"), label_tree=tree)
+    assert load.call_count == 1
     model = AttentionXMLForXMTC.from_pretrained(tmp_path / "run")
     assert model.config.tree_level_sizes == [4]
     with pytest.raises(SystemExit, match="label_tree=.* with model_family='bertxml': it scores all labels"):

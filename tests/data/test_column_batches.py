@@ -1,9 +1,12 @@
 import random
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from damaged_files import damage
+
+from hf_xmtc.data.column_batches import column_batches
 
 TEXTS = [f"text {random.Random(i).random()}" for i in range(2_000)]
 LABELS = [[text] for text in TEXTS]
@@ -61,3 +64,14 @@ def test_damaged_features_of_datasets_are_refused(tmp_path, load):
     pq.write_table(table, tmp_path / "train.parquet")
     with pytest.raises(ValueError, match="column 'labels' of train: the description of its features.* is damaged"):
         load(tmp_path)
+
+
+def test_long_texts_are_read_in_small_batches(tmp_path):  # AC-58
+    texts = [f"{i} " + TEXTS[i][5:] * 20_000 for i in range(150)]  # 360 KB each
+    pq.write_table(pa.table({"text": texts}), tmp_path / "train.parquet", row_group_size=5, use_dictionary=False)
+    before, most, read = pa.total_allocated_bytes(), 0, []
+    for array in column_batches(pads.dataset([str(tmp_path / "train.parquet")]), "text", 8_192, "here"):
+        most = max(most, pa.total_allocated_bytes() - before)
+        read += array.to_pylist()
+    assert read == texts
+    assert most < sum(map(len, texts))

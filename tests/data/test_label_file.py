@@ -33,6 +33,7 @@ def test_every_field_changes_the_fingerprint():
         ({"label": ["a"], "parents": ["food"]}, "The parents of label id 0 are 'food', but parents are a list of strings"),
         ({"label": ["a"], "parents": [1]}, "The parents of label id 0 are 1, but parents are a list of strings"),
         ({"label": ["a"], "parents": [[1]]}, r"The parents of label id 0 are \[1\], but parents are a list of strings"),
+        ({"label": ["a", " "]}, "entry 1 .* is the empty label"),
         ({"label": ["a"], "description": [1]}, "it has the description 1; descriptions must be strings"),
     ],
 )

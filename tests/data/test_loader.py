@@ -213,3 +213,32 @@ def test_the_function_is_the_exported_one():
     assert hf_xmtc.data.load_xmtc_dataset is load_xmtc_dataset
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = hf_xmtc.data.nothing
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\u00a0\t"])
+def test_the_empty_label_is_left_out_and_counted(write_folder, load, empty):  # AC-52
+    folder = write_folder(train=[("a", ["baking", empty]), ("b", [empty]), ("c", ["soup"])])
+    with pytest.warns(UserWarning, match="corpus: 2 documents have an empty label, which is left out. .*separator"):
+        data = load(folder, validation_fraction=0)
+    assert label_info_of(data).names.labels == ["baking", "soup"]
+    assert data["train"]["labels"][:] == [[0], [], [1]]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_shard_without_any_label_does_not_fix_the_type(tmp_path, load, order):  # AC-53
+    tables = [
+        pa.table({"text": ["a", "b"], "labels": pa.array([[], []], pa.list_(pa.null())), "more": pa.nulls(2)}),
+        pa.table({"text": ["c"], "labels": [["x"]], "more": ["m"]}),
+    ]
+    (tmp_path / "corpus").mkdir()
+    for place, which in enumerate(order):
+        pq.write_table(tables[which], tmp_path / "corpus" / f"train-{place:05d}-of-00002.parquet")
+    rows = load(tmp_path / "corpus", validation_fraction=0)["train"].to_list()
+    assert sorted((row["text"], row["labels"]) for row in rows) == [("a", []), ("b", []), ("c", [0])]
+
+
+def test_an_unlabelled_test_file_comes_with_advice_for_the_command_line(tmp_path, load, write_folder):  # AC-57
+    folder = write_folder(train=[("a", ["x"]), ("b", ["y"])])
+    pq.write_table(pa.table({"text": ["c"]}), folder / "test.parquet")
+    with pytest.raises(ValueError, match="test split has no column 'labels'.*--label_column.*hf-xmtc predict"):
+        load(folder)

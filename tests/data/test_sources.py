@@ -41,26 +41,31 @@ def test_a_damaged_file_is_named(tmp_path, load):
 
 def test_a_folder_name_that_is_no_utf8_is_refused(write_folder, load, tmp_path):
     folder = write_folder(train=ROWS).rename(tmp_path / "caf\udce9")
-    with pytest.raises(ValueError, match=r"The name of the folder '.*caf\\udce9' is not UTF-8 .* Rename it"):
+    with pytest.raises(ValueError, match=r"The name of the folder or file '.*caf\\udce9' is not UTF-8 .* Rename it"):
         load(folder)
 
 
 def test_an_unknown_name_lists_the_forms_that_are_accepted(tmp_path, load):
-    with pytest.raises(FileNotFoundError, match="There is no folder .*Give 'demo' .* a folder .* Hugging Face Hub"):
+    with pytest.raises(FileNotFoundError, match="There is no folder or file .*Give 'demo' .* a folder .* Hugging Face Hub"):
         load(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="There is no folder './nowhere'"):
+    with pytest.raises(FileNotFoundError, match="There is no folder or file './nowhere'"):
         load("./nowhere")
 
 
 def test_a_misspelt_folder_is_not_looked_for_on_the_hub(load, monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: pytest.fail("asked the Hub for a name without its user"))
-    with pytest.raises(FileNotFoundError, match="There is no folder 'mydta'.*'user/name'"):
+    with pytest.raises(FileNotFoundError, match="There is no folder or file 'mydta'.*'user/name'"):
         load("mydta")
 
 
-def test_a_file_is_not_a_data_set(write_folder, load):
-    with pytest.raises(ValueError, match="is a file; give the folder"):
-        load(write_folder(train=ROWS) / "train.parquet")
+def test_a_single_parquet_file_is_training_data(write_folder, load):
+    data = load(write_folder(other=ROWS) / "other.parquet", validation_fraction=0)
+    assert data["train"]["text"][:] == ["first", "second", "third"]
+
+
+def test_settings_of_text_files_are_refused_for_parquet(write_folder, load):
+    with pytest.raises(ValueError, match="label_separator='|' says how files of text are read, which parquet files are not"):
+        load(write_folder(train=ROWS), label_separator="|")
 
 
 def test_an_unreachable_hub_is_a_clear_error(load, monkeypatch):

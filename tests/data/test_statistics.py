@@ -59,7 +59,7 @@ def test_the_summary_is_short_and_readable(dataset):
 def test_what_is_said_of_a_hundred_thousand_labels_is_a_few_lines(write_folder, load):  # AC-18
     names = [f"concept/{number:06d}" for number in range(100_000)]
     train = [(f"text {i}", names[5 * i : 5 * i + 5]) for i in range(2_000)]
-    test = [(f"text {i}", names[10_000 + i : 10_003 + i]) for i in range(50_000)]
+    test = [(f"other text {i}", names[10_000 + i : 10_003 + i]) for i in range(50_000)]
     label_file = {"label": names, "description": [f"description of {name}" for name in names]}
     folder = write_folder(train=train, test=test, label_file=label_file)
     for label_space, num_labels in (("file", 100_000), ("train", 10_000)):

@@ -80,3 +80,12 @@ def test_special_tokens_in_a_text_are_text_and_the_tokenizer_says_so_when_saved(
     assert tokenized["input_ids"][:] == [[10, 11, 2, 1, 3, 1]]
     tokenizer.save_pretrained(tmp_path)
     assert AutoTokenizer.from_pretrained(tmp_path).split_special_tokens
+
+
+def test_a_split_of_unknown_words_is_warned_about(write_folder, load, tokenizer):  # AC-56
+    folder = write_folder(train=[("a b c d", ["x"])], test=[("天气 很好 x y", ["x"])])
+    with pytest.warns(UserWarning) as said:
+        tokenize_dataset(load(folder, validation_fraction=0), tokenizer, 16)
+    assert [str(entry.message)[:40] for entry in said if "unknown" in str(entry.message)] == [
+        "67% of the 6 tokens in test are unknown "[:40]
+    ]

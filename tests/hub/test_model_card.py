@@ -15,7 +15,7 @@ from hf_xmtc.hub import build_model_card, card_from_folder
 from hf_xmtc.hub.citations import OF_FAMILY
 from hf_xmtc.hub.metric_meanings import meaning_of
 from hf_xmtc.training.evaluation import measured
-from small_laco import save_small_laco
+from small_laco import save_generator, save_small_laco
 
 
 def _reloaded(card: ModelCard, tmp_path) -> ModelCard:
@@ -298,6 +298,29 @@ def test_the_card_of_an_ensemble_warns_of_stored_documents(facts, parts):
     recipe = {"parts": {name: {"model_type": name} for name in parts}}
     text = build_model_card(**{**facts, "model_family": "ensemble", "recipe": recipe}).text
     assert ("holds its training documents" in text) == ("neighbors" in parts)
+
+
+@pytest.mark.parametrize(
+    ("config", "holds"),
+    [
+        ({"model_type": "neighbors"}, True),
+        ({"model_type": "ensemble", "parts": {"a": {"model_type": "bonsai"}, "b": {"model_type": "neighbors"}}}, True),
+        ({"model_type": "bonsai"}, False),
+    ],
+)
+def test_the_card_warns_of_documents_that_the_generating_model_stores(tmp_path, config, holds):
+    save_small_laco(tmp_path, ["music in C"], "abcd", num_candidates=3)
+    (tmp_path / "candidates").mkdir()
+    (tmp_path / "candidates" / "config.json").write_text(json.dumps(config))
+    assert ("holds its training documents" in card_from_folder(tmp_path).text) == holds
+
+
+def test_the_card_warns_of_an_index_of_training_texts(tmp_path):
+    texts = ["a fast window manager", "a window for music", "music in C", "a fast compiler for C"]
+    save_small_laco(tmp_path, texts, "abcd", num_candidates=3)
+    assert "holds its training documents" not in card_from_folder(tmp_path).text
+    save_generator(tmp_path, texts, [[0], [0, 1], [1, 2], [3]], num_labels=4)
+    assert "holds its training documents" in card_from_folder(tmp_path).text
 
 
 @pytest.mark.parametrize("task", ["both", "plcp", "none"])

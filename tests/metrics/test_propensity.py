@@ -110,7 +110,9 @@ def test_a_label_without_training_documents_weighs_most():
 
 @pytest.mark.parametrize("num_documents", [1, 2])
 def test_weights_of_a_tiny_training_set_stay_inverse_probabilities(num_documents):
-    assert inverse_propensity([0, 1], num_documents).tolist() == [1.0, 1.0]
+    # AC-66
+    with pytest.warns(UserWarning, match=f"num_documents={num_documents} the propensity formula .* PSP is then precision"):
+        assert inverse_propensity([0, 1], num_documents).tolist() == [1.0, 1.0]
 
 
 def test_positives_unseen_in_training_need_a_weight_and_the_error_says_how():

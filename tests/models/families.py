@@ -30,6 +30,8 @@ from hf_xmtc import (
     ParabelForXMTC,
     SeqTagConfig,
     SeqTagForXMTC,
+    TReaderXMLConfig,
+    TReaderXMLForXMTC,
     XMLCNNConfig,
     XMLCNNForXMTC,
     XMLRNNConfig,
@@ -37,6 +39,7 @@ from hf_xmtc import (
     XMTCPreTrainedModel,
 )
 from hf_xmtc.models.linear_tree_head import Trees
+from hf_xmtc.models.neighbor_head import Assignments
 
 __all__ = [
     "FAMILIES",
@@ -180,6 +183,34 @@ def _lightattention_on_bert(dropout: float = 0.0, seed: int = 0, **settings: Any
     return LightAttentionForXMTC(LightAttentionConfig(**{**fixed, **_label_space(settings)})).eval()
 
 
+def _treaderxml(on_bert: bool = False, **family_settings: Any) -> Callable[..., TReaderXMLForXMTC]:
+    """Eight random documents of two labels each; two parents, one of which is no label; every node's description is two words."""
+
+    def build(dropout: float = 0.0, seed: int = 0, **settings: Any) -> TReaderXMLForXMTC:
+        dropouts = ("embedding_dropout", "attention_probs_dropout_prob", "classifier_dropout")
+        fixed = {"bottleneck_size": 10, "num_neighbors": 3, "cornet_context_size": 6, **dict.fromkeys(dropouts, dropout)}
+        if on_bert:
+            backbone = AutoConfig.for_model("bert", vocab_size=VOCAB_SIZE, initializer_range=0.5, **_BACKBONE)
+            backbone.hidden_dropout_prob = backbone.attention_probs_dropout_prob = dropout
+            fixed["backbone_config"] = backbone
+        else:
+            # Wide embeddings, or all documents have nearly the same logits.
+            fixed |= {"vocab_size": VOCAB_SIZE, "embedding_size": 12, "embedding_initializer_range": 1.0}
+        torch.manual_seed(seed)
+        model = TReaderXMLForXMTC(TReaderXMLConfig(**{**fixed, **family_settings, **_label_space(settings)})).eval()
+        num_labels = model.config.num_labels
+        documents = torch.randint(FIRST_WORD, LAST_WORD, (8, 10))
+        labels = [[row % num_labels, (2 * row + 1) % num_labels] for row in range(8)]
+        parents = [[num_labels], *[[0] for _ in range(num_labels - 1)]]
+        texts = model.teacher.vectors_of(documents)
+        assignments = Assignments.of(labels, num_labels), Assignments.of(parents, num_labels + 1)
+        model.teacher.store(texts, *assignments, documents[:, 0])
+        model.store_descriptions(torch.randint(FIRST_WORD, LAST_WORD, (num_labels + 1, 2)).tolist())
+        return model
+
+    return build
+
+
 def _laco(model_type: str = "bert", **family_settings: Any) -> Callable[..., LACOForXMTC]:
     def build(dropout: float = 0.0, seed: int = 0, **settings: Any) -> LACOForXMTC:
         sizes = {"bert": _BACKBONE, "distilbert": _DISTILBERT, "roberta": _ROBERTA}[model_type]
@@ -284,8 +315,7 @@ def _neighbors(on_bert: bool = False) -> Callable[..., NeighborsForXMTC]:
         documents = torch.randint(FIRST_WORD, LAST_WORD, (8, 10))
         texts = torch.randint(FIRST_WORD, LAST_WORD, (num_labels, 2))
         labels = [[row % num_labels, (2 * row + 1) % num_labels] for row in range(8)]
-        with torch.no_grad():
-            model.store(model.encode(documents), labels, model.encode(texts))
+        model.store(documents.tolist(), labels, texts.tolist())
         return model
 
     return build
@@ -333,7 +363,14 @@ FAMILIES = [
     Family("attentionxml-levelwise", _attentionxml(tree_level_sizes=[2, 3]), has_tree=True),
     Family("lightattention", _lightattention(), has_tree=True),
     Family("lightattention-levelwise", _lightattention(variant="levelwise", tree_level_sizes=[2, 3]), has_tree=True),
+    Family(
+        "lightattention-flat",
+        _lightattention(variant="flat", tree_level_sizes=None, cluster_scoring="pooled", label_scoring="dot", dot_size=6),
+    ),
     Family("lightattention-on-bert", _lightattention_on_bert, has_tree=True),
+    Family("treaderxml", _treaderxml()),
+    Family("treaderxml-flat", _treaderxml(teacher_form="position_mean", pooling="flatten", padded_length=32)),
+    Family("treaderxml-on-bert", _treaderxml(on_bert=True)),
     Family("laco-on-bert", _laco()),
     Family(
         "laco-on-bert-in-a-row",

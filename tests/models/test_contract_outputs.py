@@ -88,7 +88,7 @@ def test_every_label_loss_is_the_same_with_and_without_logits(family, label_loss
             loss = model(**batch, labels=labels, top_k=top_k).loss
             loss.backward()
             losses.append(loss.detach())
-            gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+            gradients.append([parameter.grad.clone() for parameter in model.parameters() if parameter.requires_grad])
         with torch.no_grad():
             losses.append(model(**batch, labels=labels, top_k=2).loss)
         for loss in losses[1:]:

@@ -4,7 +4,16 @@ import pytest
 import torch
 from transformers import pipeline
 
-from hf_xmtc import MeSHProbeNetConfig, MeSHProbeNetForXMTC, XMTCPipeline, train_word_tokenizer
+from hf_xmtc import (
+    AttentionXMLConfig,
+    AttentionXMLForXMTC,
+    LightAttentionConfig,
+    LightAttentionForXMTC,
+    MeSHProbeNetConfig,
+    MeSHProbeNetForXMTC,
+    XMTCPipeline,
+    train_word_tokenizer,
+)
 from hf_xmtc.models.explanation import Explanation, TokenWeight, colour_of
 
 TEXT = "Edit <plain> text, and play $music$ files."
@@ -101,3 +110,45 @@ def test_families_without_weights_of_tokens_say_so(tiny_model_folder, modules_ca
         match="BertXMLForXMTC has no weight .*AttentionXMLForXMTC, .*LACOForXMTC with .* and DiSMECForXMTC have",
     ):
         bertxml.explain("play music")
+
+
+@pytest.fixture(params=["attentionxml", "joint", "levelwise"])
+def over_tree(request) -> XMTCPipeline:
+    """Models over a label tree with random weights, of whose five clusters of four labels the best one is searched."""
+    tokenizer = train_word_tokenizer([TEXT], num_cls_tokens=0, max_length=16, min_document_frequency=1)
+    sizes = {"embedding_size": 8, "hidden_size": 4, "linear_sizes": [6], "tree_level_sizes": [5], "beam_width": 1}
+    sizes |= {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "cornet_context_size": 4}
+    sizes |= {"label_names": [f"label {i}" for i in range(20)], "cornet_num_blocks": request.getfixturevalue("num_blocks")}
+    if request.param == "attentionxml":
+        model = AttentionXMLForXMTC(AttentionXMLConfig(**sizes))
+    else:
+        model = LightAttentionForXMTC(LightAttentionConfig(variant=request.param, **sizes))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+        for parameter in model.upper_levels[0].head.parameters():
+            parameter.mul_(0.1)  # the best label of all is often below another cluster
+    return XMTCPipeline(model=model, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("num_blocks", [0, 2], ids=["plain", "cornet"])
+def test_over_a_label_tree_what_is_answered_is_explained(over_tree, num_blocks):
+    for text in (TEXT, TEXT[:17], TEXT[5:], TEXT[24:]):
+        answer = over_tree(text, top_k=None)
+        assert len(answer) == 4
+        best = over_tree.explain(text)
+        assert (best.label, best.score) == (answer[0]["label"], pytest.approx(answer[0]["score"], rel=1e-5))
+        last = over_tree.explain(text, answer[3]["label"])
+        assert last.score == pytest.approx(answer[3]["score"], rel=1e-5)
+        with torch.no_grad():
+            scores = over_tree.model(**over_tree.tokenizer(text, return_tensors="pt")).logits.sigmoid()[0]
+        for entry in answer:
+            assert scores[over_tree.model.config.label_names.ids[entry["label"]]].item() == pytest.approx(
+                entry["score"], rel=1e-4
+            )
+    other = next(f"label {i}" for i in range(20) if f"label {i}" not in {entry["label"] for entry in answer})
+    with pytest.raises(
+        ValueError, match=rf"'{other}' is none of the 4 candidates of this text. A larger model.config.beam_width"
+    ):
+        over_tree.explain(text, other)

@@ -91,6 +91,48 @@ def test_weights_and_exponents_are_saved(folders, tmp_path):
     assert not (tmp_path / "model.safetensors").exists() and (tmp_path / "parts" / "bert" / "model.safetensors").exists()
 
 
+@torch.no_grad()
+def test_the_best_labels_of_each_part_are_combined_as_many_as_depth_says(folders, modules_cache):
+    model = small_ensemble(folders, method="mean_score", depth=1)
+    output, parts = model(TEXTS), [scores_of(folder, TEXTS) for folder in folders.values()]
+    for row, (labels, scores) in enumerate(zip(output.top_labels.tolist(), output.top_scores.tolist(), strict=True)):
+        expected = {}
+        for part in parts:  # only the best label of each
+            expected[int(part[row].argmax())] = expected.get(int(part[row].argmax()), 0.0) + part[row].max() / 2
+        assert {label: score for label, score in zip(labels, scores, strict=True) if label >= 0} == pytest.approx(
+            expected, abs=1e-5
+        )
+
+
+def narrowed(forward):
+    """As of a label tree: up to three labels, and of short texts fewer."""
+
+    def narrow(input_ids, attention_mask, top_k):
+        output = forward(input_ids=input_ids, attention_mask=attention_mask, top_k=top_k)
+        num_labels = (attention_mask.sum(dim=1) - 2).clamp(1, 3)
+        width = int(num_labels.max())
+        output.top_labels = output.top_labels[:, :width].masked_fill(torch.arange(width) >= num_labels[:, None], -100)
+        output.top_scores = output.top_scores[:, :width].masked_fill(output.top_labels < 0, 0.0)
+        return output
+
+    return narrow
+
+
+@torch.no_grad()
+def test_a_text_has_the_same_scores_alone_and_in_a_batch_with_narrow_beams(folders):
+    model = small_ensemble(folders, method="mean_rank", depth=5)
+    for part in model.parts:
+        part.forward = narrowed(part.forward)
+    together, widths = model(TEXTS), set()
+    for row, text in enumerate(TEXTS):
+        alone = model([text])
+        width = alone.top_labels.shape[1]
+        widths.add(width)
+        assert alone.top_labels[0].tolist() == together.top_labels[row, :width].tolist()
+        torch.testing.assert_close(alone.top_scores[0], together.top_scores[row, :width])
+    assert len(widths) > 1
+
+
 def test_config_json_is_short(folders, tmp_path):
     three = {**folders, "other": folders["cnn"]}
     small_ensemble(three, method="weighted", weights=[0.2, 0.3, 0.5], exponents=[2.0, 0.5, 1.0]).save_pretrained(tmp_path)

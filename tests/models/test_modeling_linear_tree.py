@@ -11,7 +11,8 @@ from transformers import pipeline
 
 from hf_xmtc import BonsaiConfig, DiSMECConfig, DiSMECForXMTC, ParabelConfig, ParabelForXMTC, train_word_tokenizer
 from hf_xmtc.models import linear_tree_head, score_head
-from hf_xmtc.models.linear_tree_head import Trees
+from hf_xmtc.models.linear_tree_head import ABSENT, Trees
+from hf_xmtc.models.score_head import LOWEST
 from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, VOCAB_SIZE, make_batch
 
 LINEAR = [family for family in FAMILIES if family.name in ("parabel", "bonsai", "dismec")]
@@ -69,6 +70,20 @@ def test_one_vs_all_ranks_by_margin_however_high_or_low(node_loss, slope):
     assert output.logits.tolist() == [[slope * margin for margin in (-9.0, 2.5, -8.5, 1.5, 0.0)]]
     assert best.top_labels.tolist() == [[1, 3, 4, 2, 0]] and len(best.top_scores.unique()) == 5
     torch.testing.assert_close(model.label_head.scores(model.words(torch.tensor([[2]]))), output.logits.sigmoid())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("node_loss", ["squared_hinge", "log"])
+def test_one_vs_all_gives_absent_labels_the_lowest_score_of_a_tree(node_loss):
+    trees = Trees(
+        [], torch.zeros(0), torch.zeros(1, 2), torch.zeros(4), torch.zeros(0), torch.zeros(0), torch.tensor([ABSENT, -5.0])
+    )
+    for model_class, config_class in [(DiSMECForXMTC, DiSMECConfig), (ParabelForXMTC, ParabelConfig)]:
+        model = model_class(config_class(vocab_size=3, num_labels=2, node_loss=node_loss))
+        model.grow(trees)
+        logits = model(torch.tensor([[2]])).logits[0]
+        torch.testing.assert_close(logits[0].sigmoid(), torch.tensor(LOWEST), atol=0, rtol=1e-5)
+        assert logits[0] < logits[1]
 
 
 def test_the_product_of_mkl_is_that_of_the_index(tree, monkeypatch):

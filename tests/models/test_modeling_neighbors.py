@@ -29,9 +29,7 @@ def three_documents(**settings) -> NeighborsForXMTC:
     """Documents of the words 1 2, 1 3 and 4 with labels 0; 0 and 1; and 2; all idf are 1. The label texts are 2, 3, 4, and 5."""
     config = NeighborsConfig(vocab_size=6, num_labels=4, **{"similarity_power": 2.0, "label_text_weight": 0.0, **settings})
     model = NeighborsForXMTC(config).eval()
-    with torch.no_grad():
-        documents = model.encode(torch.tensor([[1, 2], [1, 3], [4, 0]]))
-        model.store(documents, [[0], [1, 0], [2]], model.encode(torch.tensor([[2], [3], [4], [5]])))
+    model.store([[1, 2], [1, 3], [4]], [[0], [1, 0], [2]], [[2], [3], [4], [5]])
     return model
 
 
@@ -52,8 +50,7 @@ def test_documents_vote_however_little_they_share_with_a_text(power):
     # The text has one word of the first document among many others: 0.01 to the power is 0 in float32.
     config = NeighborsConfig(vocab_size=600, num_labels=2, similarity_power=power, label_text_weight=0.0)
     model = NeighborsForXMTC(config).eval()
-    documents = torch.tensor([[1, *range(10, 110)], [2, *range(110, 210)]])
-    model.store(model.encode(documents), [[0], [1]], model.encode(torch.tensor([[3], [4]])))
+    model.store([[1, *range(10, 110)], [2, *range(110, 210)]], [[0], [1]], [[3], [4]])
     text = torch.tensor([[1, *range(210, 590)]])
     assert 0 < model.neighbors_of(text).similarities[0, 0] < 0.01
     assert model(text).logits.sigmoid()[0].tolist() == pytest.approx([1.0, 0.0], abs=3e-6)
@@ -69,8 +66,7 @@ def test_only_the_nearest_documents_vote():
 @torch.no_grad()
 def test_of_equal_votes_the_more_frequent_label_comes_first():
     model = three_documents()
-    documents, texts = (model.encode(torch.tensor(ids)) for ids in ([[1, 2], [1, 3], [4, 0]], [[2], [3], [4], [5]]))
-    model.store(documents, [[0], [1], [1]], texts)
+    model.store([[1, 2], [1, 3], [4]], [[0], [1], [1]], [[2], [3], [4], [5]])
     output = model(torch.tensor([[1]]), top_k=2)  # equally similar to the first two documents
     assert output.top_labels.tolist() == [[1, 0]] and output.top_scores[0].tolist() == pytest.approx([0.5, 0.5], abs=1e-5)
     # A text without known words: by frequency, and nearly 0.
@@ -105,7 +101,7 @@ def test_votes_are_those_of_scikit_learn():
     )
     read = {"padding": True, "return_tensors": "pt", "return_token_type_ids": False}
     label_ids = [[names.index(label) for label in row] for row in labels]
-    model.store(model.encode(**tokenizer(list(texts), **read)), label_ids, model.encode(**tokenizer(names, **read)))
+    model.store(tokenizer(list(texts))["input_ids"], label_ids, tokenizer(names)["input_ids"])
     found = model.eval()(**tokenizer(queries, **read)).logits.sigmoid().numpy()
 
     similarity, compared = (asked @ stored.T).toarray(), 0

@@ -6,8 +6,7 @@ import run_tables
 from cornet_comparison import write_comparison
 from pair_gains import DataSetResults, Gain, gains_of
 from table_layout import METRICS, Line, RowResults
-from table_rows import Comparison, Row, Table
-from tables import COMPARISONS, TABLES
+from tables import COMPARISONS, TABLES, Comparison, Row, Table
 
 LINE = Line("tab:blue", "solid")
 PAIRS = (("base", "cornet"),)

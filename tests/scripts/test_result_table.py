@@ -39,11 +39,12 @@ def test_mean_and_sample_deviation_over_seeds():
 
 
 def test_cells_are_per_cent_with_the_deviation_and_the_best_is_bold():
-    text = markdown("T", [row("a", [result(1, 0.5), result(2, 0.6)]), row("b", [result(None, 0.63, seconds=7.4)])])
-    assert cells(text, "A")[1] == "55.00 ± 7.07"
-    assert cells(text, "B")[1] == "**63.00**"
-    assert cells(text, "A")[-3:] == ["55.00 ± 7.07", "100 ± 0", "2"]
-    assert cells(text, "B")[-3:] == ["**63.00**", "**7**", "1"]  # the shortest time is the best; no row knows its memory
+    runs = [result(1, 0.5), result(2, 0.6), result(3, 0.55)]
+    text = markdown("T", [row("a", runs), row("b", [result(None, 0.83, seconds=7.4)])])
+    assert cells(text, "A")[1] == "55.00 ± 5.00"
+    assert cells(text, "B")[1] == "**83.00**"
+    assert cells(text, "A")[-3:] == ["55.00 ± 5.00", "100 ± 0", "3"]
+    assert cells(text, "B")[-3:] == ["**83.00**", "7", "1"]  # a single time decides nothing; no row knows its memory
 
 
 def test_parameters_are_in_millions_and_values_of_a_paper_stand_below_the_row():
@@ -58,16 +59,20 @@ def test_parameters_are_in_millions_and_values_of_a_paper_stand_below_the_row():
 @pytest.mark.parametrize(
     ("others", "is_bold"),
     [
-        ([result(1, 0.50), result(2, 0.60)], False),  # 60.5 ± 0.7 against 55 ± 7.1
-        ([result(1, 0.50), result(2, 0.52)], True),  # against 51 ± 1.4
-        ([result(1, 0.59)], True),  # a single seed: ± 0.7 as the other
-        ([result(1, 0.592)], False),
-        ([result(None, 0.597)], True),  # no seed: exact
+        ([result(1, 0.50), result(2, 0.52), result(3, 0.51)], True),
+        # By 2, 1.5 and 1 points: the deviation is 0.5, the interval 1.24.
+        ([result(1, 0.58), result(2, 0.60), result(3, 0.61)], True),
+        ([result(1, 0.61), result(2, 0.60), result(3, 0.58)], False),  # -1, +1.5 and +4: as far on average, but not by seed
+        ([result(1, 0.58), result(2, 0.60), result(4, 0.50)], False),  # two shared seeds decide nothing
+        ([result(1, 0.50)], False),
+        ([result(None, 0.58)], True),  # no seed: exact; the deviation is 1.04, the interval 2.59
+        ([result(None, 0.59)], False),
     ],
 )
-def test_the_best_is_bold_only_beyond_both_deviations(others, is_bold):
-    text = markdown("T", [row("a", [result(1, 0.60), result(2, 0.61)]), row("b", others, num_wanted=3)])
-    assert (cells(text, "A")[1] == "**60.50 ± 0.71**") == is_bold and cells(text, "B")[1][0] != "*"
+def test_the_best_is_bold_only_where_the_t_interval_over_shared_seeds_leaves_out_0(others, is_bold):
+    runs = [result(1, 0.60), result(2, 0.615), result(3, 0.62)]
+    text = markdown("T", [row("a", runs), row("b", others, num_wanted=3)])
+    assert cells(text, "A")[1].startswith("**61.17") == is_bold and cells(text, "B")[1][0] != "*"
 
 
 def test_where_no_spread_is_known_nothing_is_bold():
@@ -143,14 +148,16 @@ def test_three_files_are_written(tmp_path):
     assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_memory_is_a_column_where_runs_know_it_and_the_least_is_bold():
+def test_memory_is_a_column_where_runs_know_it_and_the_least_of_three_runs_is_bold():
     rows = [
-        row("a", [result(None, 0.5, peak_memory_mb=700)]),
-        row("b", [result(None, 0.6, peak_memory_mb=900)]),
+        row("a", [result(seed, 0.5, peak_memory_mb=700) for seed in (1, 2, 3)]),
+        row("b", [result(seed, 0.6, peak_memory_mb=900) for seed in (1, 2, 3)]),
         row("c", [result(None, 0.4)]),
     ]
     assert columns_of(rows[1])["peak_memory_mb"].mean == 900 and "peak_memory_mb" not in columns_of(rows[2])
-    assert "| **700** |" in markdown("T", rows) and "| 900 |" in markdown("T", rows)
+    assert "| **700 ± 0** |" in markdown("T", rows) and "| 900 ± 0 |" in markdown("T", rows)
+    single = [row(name, [result(None, 0.5, peak_memory_mb=memory)]) for name, memory in (("a", 700), ("b", 900))]
+    assert "| 700 |" in markdown("T", single)
 
 
 def test_how_far_gradients_are_apart_is_said_where_a_run_has_measured_it():

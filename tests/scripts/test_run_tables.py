@@ -224,17 +224,17 @@ def test_word_vectors_are_given_to_the_families_of_words_alone(table, tmp_path, 
 
 
 @pytest.mark.parametrize(
-    "table", [table for table in TABLES.values() if paper_values(table.dataset)], ids=lambda table: table.name
+    "table", [table for table in TABLES.values() if paper_values(table.name)], ids=lambda table: table.name
 )
 def test_every_published_value_belongs_to_a_row_of_its_table(table):
-    published = paper_values(table.dataset)
+    published = paper_values(table.name)
     assert set(published) <= {row.name for row in table.rows}
     for paper, values in published.values():
-        assert paper in ("CorNet", "AttentionXML", "LACO") and set(values) <= {*table.layout.metrics, TRAIN_KL}
+        assert paper in ("CorNet", "AttentionXML", "LACO", "TReaderXML") and set(values) <= {*table.layout.metrics, TRAIN_KL}
         if paper == "LACO":  # a few wrong cells of many, and rare labels harder than frequent ones
             assert values.get("hamming_loss", 0) < 3 and values["macro_f1"] < values["micro_f1"]
             continue
-        assert values["P@1"] > values["P@3"] > values["P@5"] and values["nDCG@3"] < values["P@1"]
+        assert values["P@1"] > values.get("P@3", 75) > values["P@5"] and values["nDCG@3"] < values["P@1"]
 
 
 def test_where_both_papers_have_a_value_it_is_that_of_the_recipes():
@@ -267,7 +267,9 @@ def test_recipes_are_understood(path, tmp_path):
     recipe = parse_recipe(arguments)
     found = {**recipe.to_dict(), "dataset": recipe.data.dataset}
     assert {name: found[name] for name in settings} == settings
-    refuse_changed_recipe(settings, path.name, "result.json", recipe.to_dict())  # what a run of it writes down is this recipe
+    refuse_changed_recipe(
+        settings, path.name, "result.json", recipe.to_dict()
+    )  # what a run of it writes down is this recipe
     assert "#" not in json.dumps(settings)  # a comment without a space before it would be part of its value
     config_class, _ = family_named(settings["model_family"])
     assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings.get(

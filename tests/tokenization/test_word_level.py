@@ -178,3 +178,11 @@ def test_a_lone_surrogate_is_in_no_word_and_stops_nobody():  # AC-64
     assert vocabulary_of(train_word_tokenizer(["hello\ud800world a"])) == vocabulary_of(
         train_word_tokenizer(["hello world a"])
     )
+
+
+def test_characters_of_scripts_without_blanks_are_words():  # AC-56
+    texts = ["机器学习的模型", "天气很好 and warm", "ใจดี"]
+    tokenizer = train_word_tokenizer(texts)
+    assert tokenizer.tokenize("天气学习 warm-and") == ["天", "气", "学", "习", "warm", "and"]
+    assert tokenizer.tokenize("ดีใจ") == ["ดี", "ใ", "จ"]
+    assert train_word_tokenizer(texts, word_splitting="whitespace").tokenize("天气很好") == ["天气很好"]

@@ -93,3 +93,24 @@ def test_scores_that_are_no_numbers_get_no_metrics(make_trainer, corpus):  # AC-
     for evaluate in (trainer.evaluate, lambda: trainer.predict(corpus["validation"])):
         with pytest.raises(ValueError, match="The model gives the score nan"):
             evaluate()
+
+
+def test_labels_left_out_of_a_document_are_neither_predicted_nor_measured(make_trainer, corpus):  # AC-13
+    plain = make_trainer(eval_top_k=6).predict(corpus["validation"])
+    best = plain.predictions[1][:, 0].tolist()
+    filtered = corpus["validation"].add_column("filter_labels", [[label] for label in best])
+    trainer = make_trainer(
+        output="filtered",
+        train_dataset=corpus["train"].add_column("filter_labels", [[0]] * len(corpus["train"])),
+        eval_top_k=5,
+        set_metrics=True,
+        set_top_k=5,
+        num_train_epochs=1,
+    )
+    output = trainer.predict(filtered)
+    assert np.array_equal(output.predictions[1], plain.predictions[1][:, 1:])
+    assert np.array_equal(output.predictions[0], plain.predictions[0][:, 1:])
+    gold = [set(labels) for labels in corpus["validation"]["labels"]]
+    hits = [second in labels for second, labels in zip(plain.predictions[1][:, 1], gold, strict=True) if labels]
+    assert output.metrics["test_P@1"] == pytest.approx(np.mean(hits))
+    trainer.train()  # the model does not get the column

@@ -13,12 +13,14 @@ from huggingface_hub import constants as hub_constants
 
 from hf_xmtc.data import LabelInfo, load_xmtc_dataset
 from hf_xmtc.data.document_sample import sample_rows
+from hf_xmtc.data.filter_labels import FILTER_LABELS
+from hf_xmtc.data.named_datasets import NAMED_DATASETS
 from hf_xmtc.training import XMTCTrainingArguments
 
 from .processes import log_once
 from .recipe import Recipe
 
-__all__ = ["cache_folders", "check_splits", "content_digest", "load_data", "rows_in_data"]
+__all__ = ["cache_folders", "check_splits", "content_digest", "load_data", "rows_in_data", "set_propensity_constants"]
 
 _ROWS = 10_000
 # Column with the place of a sampled document in the whole split.
@@ -30,10 +32,19 @@ def load_data(recipe: Recipe) -> DatasetDict:
     chosen = recipe.data
     data = load_xmtc_dataset(
         chosen.dataset,
+        format=chosen.format,
+        encoding=chosen.encoding,
+        label_separator=chosen.label_separator,
+        one_based=chosen.one_based,
         label_space=chosen.label_space,
         label_file=chosen.label_file,
         label_format=chosen.label_format,
         validation_fraction=chosen.validation_fraction,
+        test_fraction=chosen.test_fraction,
+        split_by=chosen.split_by,
+        group_column=chosen.group_column,
+        normalize_labels=chosen.normalize_labels,
+        named=chosen.named,
         text_column=chosen.text_column,
         label_column=chosen.label_column,
         revision=chosen.dataset_revision,
@@ -41,6 +52,26 @@ def load_data(recipe: Recipe) -> DatasetDict:
     for sentence in _limit_documents(data, chosen.document_limits):
         log_once(recipe.training, sentence)
     return data
+
+
+def set_propensity_constants(recipe: Recipe, args: XMTCTrainingArguments, info: LabelInfo) -> str | None:
+    """Take the propensity constants of a benchmark where the user gives none.
+
+    Args:
+        recipe: Its training arguments are changed.
+        args: The copy of them that the Trainer gets, changed too.
+        info: Labels of the data, which name the benchmark.
+
+    Returns:
+        A sentence on it; None where nothing changes.
+    """
+    chosen = recipe.choices or ()
+    if info.named is None or "propensity_a" in chosen or "propensity_b" in chosen:
+        return None
+    a, b = NAMED_DATASETS[info.named].propensity_constants
+    for arguments in (recipe.training, args):
+        arguments.propensity_a, arguments.propensity_b = a, b
+    return f"PSP with A = {a:g} and B = {b:g}, the propensity constants of {info.named} (Jain et al., 2016)."
 
 
 def _limit_documents(data: DatasetDict, limits: dict[str, int]) -> list[str]:
@@ -106,7 +137,11 @@ def content_digest(data: DatasetDict, info: LabelInfo) -> str:
     digest = hashlib.blake2b(json.dumps([list(info.names.labels), info.evaluation_only]).encode(), digest_size=8)
     for split, rows in sorted(data.items()):
         digest.update(f"{split} {len(rows)}".encode())
-        for table in rows.select_columns(["text", "labels"]).with_format("arrow").iter(_ROWS):
+        for table in (
+            rows.select_columns([name for name in ("text", "labels", FILTER_LABELS) if name in rows.column_names])
+            .with_format("arrow")
+            .iter(_ROWS)
+        ):
             part = pa.table({name: table[name].combine_chunks() for name in table.column_names})
             with pa.BufferOutputStream() as stream, pa.ipc.new_stream(stream, part.schema) as writer:
                 writer.write_table(part)

@@ -1,8 +1,5 @@
 """Documents out of parquet, JSON lines, csv, tsv and text files of any size, chunk by chunk."""
 
-import csv
-import io
-import json
 import shutil
 import sys
 import tempfile
@@ -13,6 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from hf_xmtc.data.filter_labels import FILTER_LABELS
+from hf_xmtc.data.formats.json_objects import json_objects
+from hf_xmtc.data.formats.table_rows import table_rows
+from hf_xmtc.data.formats.text_lines import decode_lines, open_file
 from hf_xmtc.models.document_tokens import replace_surrogates
 
 __all__ = ["INPUT_FORMATS", "STANDARD_INPUT", "DocumentChunk", "DocumentFile", "import_pyarrow"]
@@ -35,6 +36,7 @@ class DocumentChunk:
         texts: The texts, N of them; an empty string where the file has no text.
         ids: Their ids, N, as the file has them; None where no id column was named.
         num_without_text: Number of texts that are empty, missing or no strings.
+        filters: Labels that are left out of each document's predictions, as the file's ``filter_labels`` has them; None without it.
         num_not_unicode: How many texts held lone surrogates, which are not valid Unicode and became U+FFFD.
     """
 
@@ -42,19 +44,22 @@ class DocumentChunk:
     ids: list[Any] | None
     num_without_text: int
     num_not_unicode: int = 0
+    filters: list[Any] | None = None
 
 
 class DocumentFile:
     """A file of documents, read from the front and never held whole.
 
-    Text files are UTF-8. In csv and tsv files the first line names the columns and quotes are doubled inside quotes; a blank line is
-    no document where there are several columns, and an empty text where there is one. In a txt file every line is a document.
+    Text files are read as `hf_xmtc.data.formats` reads them: in UTF-8 or UTF-16, plain or gzip. In csv and tsv files the first line names
+    the columns; quotes are doubled inside quotes in csv and mean nothing in tsv; a blank line is no document where there are several
+    columns, and an empty text where there is one. In a txt file every line is a document.
 
     Args:
         path: The file, or ``-`` for standard input.
         input_format: One of `INPUT_FORMATS`; by the ending of the file's name where it is None.
         text_column: Column (key in JSON lines) of the texts; a txt file has no columns.
         id_column: Column of the ids, None for documents without ids.
+        encoding: Encoding of a text file; None for UTF-8, or UTF-16 where the first bytes show it.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -63,8 +68,15 @@ class DocumentFile:
         ImportError: If a parquet file is given and ``pyarrow`` is missing.
     """
 
-    def __init__(self, path: str, input_format: str | None = None, text_column: str = "text", id_column: str | None = None):
-        self.path = path
+    def __init__(
+        self,
+        path: str,
+        input_format: str | None = None,
+        text_column: str = "text",
+        id_column: str | None = None,
+        encoding: str | None = None,
+    ):
+        self.path, self.encoding = path, encoding
         self.name = "standard input" if self.from_standard_input else path
         self.format = input_format or self._format_by_ending()
         self.text_column, self.id_column = text_column, id_column
@@ -103,11 +115,12 @@ class DocumentFile:
         """
         rows = self._parquet_rows(skip) if self.format == "parquet" else islice(self._text_file_rows(), skip, None)
         while chunk := _chunk(rows, size):
-            texts, ids = zip(*chunk, strict=True)
+            texts, ids, filters = zip(*chunk, strict=True)
             valid = [replace_surrogates(text) if isinstance(text, str) else "" for text in texts]
             yield DocumentChunk(
                 texts=valid,
                 ids=list(ids) if self.id_column is not None else None,
+                filters=None if all(labels is None for labels in filters) else list(filters),
                 num_without_text=sum(not isinstance(text, str) or not text.strip() for text in texts),
                 num_not_unicode=sum(
                     isinstance(text, str) and new is not text for text, new in zip(texts, valid, strict=True)
@@ -141,20 +154,11 @@ class DocumentFile:
 
     # ---- text formats ----------------------------------------------------------------------------------------------------
 
-    def _text_file_rows(self) -> Iterator[tuple[Any, Any]]:
-        """(text, id) of each document."""
-        rows = {"jsonl": self._jsonl_rows, "txt": self._txt_rows}.get(self.format, self._csv_rows)
+    def _text_file_rows(self) -> Iterator[tuple[Any, Any, Any]]:
+        """(text, id, labels that are left out) of each document."""
+        rows = {"jsonl": self._jsonl_rows, "txt": self._txt_rows}.get(self.format, self._table_rows)
         with self._binary_file() as binary:
-            lines = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="\n")  # a carriage return ends no line
-            try:
-                yield from rows(lines)
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{self.name} is not UTF-8 ({error.reason}, byte 0x{error.object[error.start]:02x}). Was it saved in "
-                    "another encoding? Convert it, for example with: iconv -f latin1 -t utf-8."
-                ) from error
-            finally:
-                lines.detach()  # who opened the file closes it
+            yield from rows(decode_lines(binary, self.name, self.encoding))
 
     @contextmanager
     def _binary_file(self) -> Iterator[IO[bytes]]:
@@ -163,67 +167,30 @@ class DocumentFile:
         elif self.from_standard_input:
             yield sys.stdin.buffer
         else:
-            with open(self.path, "rb") as file:
+            with open_file(Path(self.path)) as file:
                 yield file
 
-    def _txt_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
+    def _txt_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any, Any]]:
         for line in lines:
-            yield line.rstrip("\r\n"), None
+            yield line, None, None
 
-    def _jsonl_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
+    def _jsonl_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any, Any]]:
         first = True
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                document = json.loads(line)
-            except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists in lists in lists
-                raise ValueError(
-                    f"{self.name}, line {number} cannot be read as JSON ({error}). JSON lines have one object per line; was "
-                    "the file cut off, or is it one large JSON list?"
-                ) from error
-            if not isinstance(document, dict):
-                raise ValueError(
-                    f"{self.name}, line {number} is a {type(document).__name__}, not an object such as "
-                    f'{{"{self.text_column}": "…"}}. For bare texts use --input_format txt.'
-                )
+        for _, document in json_objects(lines, self.name):
             if first:
                 self._check_columns(list(document))
                 first = False
-            yield document.get(self.text_column), document.get(self.id_column)
+            yield document.get(self.text_column), document.get(self.id_column), document.get(FILTER_LABELS)
 
-    def _csv_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any]]:
-        # The library stops at fields of 128 KiB by default; a document may be a book.
-        limit = csv.field_size_limit(2**31 - 1)
-        line = 0  # the last one that was sound; a quote that is never closed runs to the end of the file
-        reader = csv.reader(lines, strict=True, delimiter="\t" if self.format == "tsv" else ",")
-        try:
-            columns = next(reader, None)
-            if columns is None:
-                return
-            self._check_columns(columns)
-            line = reader.line_num
-            text_place, id_place = (
-                columns.index(column or self.text_column) for column in (self.text_column, self.id_column)
-            )
-            for row in reader:
-                if not row and len(columns) > 1:
-                    continue
-                row = row or [""]
-                if len(row) != len(columns):
-                    raise ValueError(
-                        f"{self.name}, line {reader.line_num} has {len(row)} fields but the first line names {len(columns)} "
-                        "columns. Put quotes around texts that hold the separator, and write it for empty fields too."
-                    )
-                line = reader.line_num
-                yield row[text_place], row[id_place]
-        except csv.Error as error:
-            raise ValueError(
-                f"{self.name}, the row after line {line} is not valid {self.format} ({error}). Is a quote inside a text not "
-                "doubled? For one text per line without columns use --input_format txt."
-            ) from error
-        finally:
-            csv.field_size_limit(limit)
+    def _table_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any, Any]]:
+        rows = table_rows(lines, self.name, quoted=self.format == "csv")
+        _, columns = next(rows, (1, None))
+        if columns is None:
+            return
+        self._check_columns(columns)
+        text_place, id_place = (columns.index(column or self.text_column) for column in (self.text_column, self.id_column))
+        for _, row in rows:
+            yield row[text_place], row[id_place], None
 
     # ---- parquet ---------------------------------------------------------------------------------------------------------
 
@@ -254,24 +221,31 @@ class DocumentFile:
                 self.id_type = _value_type(schema.field(self.id_column).type)
             yield file
 
-    def _parquet_rows(self, skip: int) -> Iterator[tuple[Any, Any]]:
-        columns = list(dict.fromkeys([self.text_column, self.id_column or self.text_column]))
+    def _parquet_rows(self, skip: int) -> Iterator[tuple[Any, Any, Any]]:
+        columns = [self.text_column, self.id_column or self.text_column]
         with self._parquet_file() as file:
             groups = list(range(file.num_row_groups))
+            columns += [FILTER_LABELS] if FILTER_LABELS in file.schema_arrow.names else []
             while groups and skip >= (size := file.metadata.row_group(groups[0]).num_rows):
                 skip -= size
                 groups.pop(0)
-            batches = file.iter_batches(_PARQUET_BATCH_ROWS, row_groups=groups, columns=columns) if groups else ()
+            batches = (
+                file.iter_batches(_PARQUET_BATCH_ROWS, row_groups=groups, columns=list(dict.fromkeys(columns)))
+                if groups
+                else ()
+            )
             for batch in batches:
                 left, skip = batch.slice(min(skip, batch.num_rows)), max(skip - batch.num_rows, 0)
-                yield from zip(*(left.column(columns[i]).to_pylist() for i in (0, -1)), strict=True)
+                texts, ids, *filters = (left.column(column).to_pylist() for column in columns)
+                yield from zip(texts, ids, *(filters or [[None] * len(texts)]), strict=True)
 
 
-def _chunk(rows: Iterator[tuple[Any, Any]], size: int) -> list[tuple[Any, Any]]:
+def _chunk(rows: Iterator[tuple[Any, Any, Any]], size: int) -> list[tuple[Any, Any, Any]]:
     """The next documents: as many, or fewer where they are very long."""
     chunk, characters = [], 0
-    for text, document_id in islice(rows, size):
-        chunk.append((text, document_id))
+    for row in islice(rows, size):
+        text = row[0]
+        chunk.append(row)
         characters += len(text) if isinstance(text, str) else 0
         if characters >= _CHUNK_CHARACTERS:
             break

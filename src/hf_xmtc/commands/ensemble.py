@@ -14,24 +14,26 @@ import pyarrow.parquet as pq
 import torch
 
 from hf_xmtc.ensemble import METHODS, Combination, metric_function, tune
-from hf_xmtc.file_checks import read_json_object
 from hf_xmtc.hub import card_from_folder
 from hf_xmtc.inference.model_opening import check_readable, open_model
-from hf_xmtc.metrics import SHORT_REPORT, best_threshold, inverse_propensity
+from hf_xmtc.metrics import best_threshold
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.models.modeling_ensemble import PARTS_FOLDER, EnsembleForXMTC
 
-from .ensemble_comparison import Comparison, overlap
+from .ensemble_comparison import Comparison, comparison_summary, overlap, weight_summary
 from .ensemble_options import check_options, method_for_files, option_parser
 from .export_check import check_reopens
 from .frequency_report import frequency_report
 from .json_files import write_json
-from .output_folder import METRICS_FILE, RECIPE_FILE, OutputFolder
+from .metric_weights import metric_weights, read_recipe
+from .output_folder import METRICS_FILE, RECIPE_FILE, OutputFolder, empty_folder
+from .reporting import next_steps
 from .stored_predictions import (
     LABEL_COUNTS,
     StoredPredictions,
     check_same_documents,
     read_label_counts,
+    read_predictions,
 )
 
 __all__ = ["ensemble_files", "ensemble_folders", "main"]
@@ -49,8 +51,8 @@ _OF_DATA = (
     "dataset_repo_id",
     "dataset_language",
     "language",
-    "validation_carved",
-    "validation_fraction",
+    *(f"{split}_{fact}" for split in SPLITS for fact in ("carved", "fraction")),
+    "split_by",
     "label_space",
     "propensity_a",
     "propensity_b",
@@ -96,25 +98,28 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
         FileExistsError: If the output is not empty.
         ValueError: If the parts have other labels or documents than each other, or one cannot be a part.
     """
-    folders, output = [Path(folder) for folder in folders], _empty_folder(output_dir)
+    folders, output = [Path(folder) for folder in folders], empty_folder(output_dir)
     for folder in folders:
         check_readable(str(folder))
     names, part_names = _common_labels(folders), _part_names(folders)
     ids = dict(names.ids)
     splits = {split: _predictions(folders, split, ids) for split in SPLITS}
     splits = {split: parts for split, parts in splits.items() if parts}
-    depth = min((part.top_labels.shape[1] for parts in splits.values() for part in parts), default=DEPTH)
-    for part in [part for parts in splits.values() for part in parts]:  # as the model will combine them
+    stored = [part for parts in splits.values() for part in parts]
+    # A part over a label tree has fewer labels than it was asked for; one that was asked for fewer would answer more than were measured.
+    depth = max((part.top_labels.shape[1] for part in stored), default=DEPTH)
+    depth = min([depth, *(top_k for folder in folders if (top_k := read_recipe(folder).get("eval_top_k")))])
+    for part in stored:  # as the model will combine them
         part.top_labels, part.top_scores = part.top_labels[:, :depth], part.top_scores[:, :depth]
     if method == "tuned" and "validation" not in splits:
         raise FileNotFoundError(
             f"{folders[0]} and {folders[1]} have no predictions/validation.parquet in common to tune on. Train with a validation split, or "
             "choose --method consensus."
         )
-    recipe, counted = _recipe(folders[0]), read_label_counts(folders[0])
+    recipe, counted = read_recipe(folders[0]), read_label_counts(folders[0])
     if counted is None:
         logger.warning(f"{folders[0] / LABEL_COUNTS} is missing, as in folders of older versions, so PSP is left out.")
-    comparison = Comparison(part_names, *_weights(counted, recipe, len(names), len(ids)))
+    comparison = Comparison(part_names, *metric_weights(counted, recipe, len(names), len(ids)), depth)
     validation = splits.get("validation")
     chosen = Combination(method)
     if method == "tuned":
@@ -132,7 +137,8 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
     _check_reopens(model, output, names, len(folders))
     write_json(output / METRICS_FILE, metrics)  # last, because it marks the folder as finished
     return (
-        f"{_summary(metrics)}\n{_weight_summary(part_names, chosen)}The ensemble of {', '.join(part_names)} is in {output}."
+        f"{comparison_summary(metrics)}\n{weight_summary(part_names, chosen)}"
+        f"The ensemble of {', '.join(part_names)} is in {output}. {next_steps(output)}"
     )
 
 
@@ -163,13 +169,13 @@ def ensemble_files(
         "" if method or tune_on else "The method is consensus, because there is no --tune_on with validation predictions.\n"
     )
     method = method_for_files(files, tune_on, method)
-    output, ids = _empty_folder(output_dir), {}
-    parts = _read_files(files, ids)
+    output, ids = empty_folder(output_dir), {}
+    parts = read_predictions(files, ids)
     gold, names = parts[0].gold, _part_names([_named_path(Path(file)) for file in files])
     comparison, chosen = Comparison(names), Combination(method)
     metrics: dict[str, Any] = {"method": method, "parts": _by_name(names, map(str, files)), "comparison": {}}
     if method == "tuned":
-        validation = _read_files(tune_on, ids)
+        validation = read_predictions(tune_on, ids)
         if validation[0].gold is None:
             raise ValueError(
                 f"{tune_on[0]} has no column gold with the true labels to tune on. Give --tune_on the files in a model folder's predictions/, "
@@ -191,15 +197,7 @@ def ensemble_files(
         columns["gold"] = [labels[row[row >= 0]].tolist() for row in gold]
     pq.write_table(pa.table(columns), output / "predictions.parquet", compression="zstd")
     write_json(output / METRICS_FILE, metrics)
-    return f"{note}{_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
-
-
-def _read_files(files: Sequence[str | Path], ids: dict[str, int]) -> list[StoredPredictions]:
-    """Prediction files of the same documents; the first gets the true labels that any of them has."""
-    parts = [StoredPredictions.read(file, ids) for file in files]
-    check_same_documents(parts)
-    parts[0].gold = next((part.gold for part in parts if part.gold is not None), None)
-    return parts
+    return f"{note}{comparison_summary(metrics)}\nThe combined predictions are in {output / 'predictions.parquet'}."
 
 
 def _named_path(file: Path) -> Path:
@@ -210,14 +208,6 @@ def _named_path(file: Path) -> Path:
 
 def _by_name(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
-
-
-def _empty_folder(path: str | Path) -> Path:
-    path = Path(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path} exists and is not an empty folder. Choose another --output_dir.")
-    path.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def _part_names(paths: Sequence[Path]) -> list[str]:
@@ -271,22 +261,6 @@ def _predictions(folders: Sequence[Path], split: str, ids: dict[str, int]) -> li
     return parts
 
 
-def _recipe(folder: Path) -> dict[str, Any]:
-    return read_json_object(folder / RECIPE_FILE) if (folder / RECIPE_FILE).is_file() else {}
-
-
-def _weights(
-    counted: tuple[np.ndarray, int] | None, recipe: dict[str, Any], num_labels: int, num_known: int
-) -> tuple[np.ndarray | None, int | None]:
-    """Inverse propensities, also of labels that only evaluation data have; and the number of labels where those are ignored."""
-    ignored = num_labels if recipe.get("ignore_unseen_labels") else None
-    if counted is None:
-        return None, ignored
-    counts = np.append(counted[0], np.zeros(num_known - num_labels, dtype=np.int64))
-    constants = {key: recipe[f"propensity_{key}"] for key in ("a", "b") if f"propensity_{key}" in recipe}
-    return inverse_propensity(counts, counted[1], **constants), ignored
-
-
 def _known_gold(gold: np.ndarray, num_labels: int | None) -> np.ndarray:
     return gold if num_labels is None else np.where(gold >= num_labels, -100, gold)
 
@@ -310,7 +284,7 @@ def _write_predictions(
     """Write the ensemble's predictions, set its threshold, and measure it beside its parts: what metrics.json holds."""
     metrics: dict[str, Any] = {"comparison": {}}
     for split, parts in splits.items():
-        top_labels, top_scores = chosen([part.ranking for part in parts], model.config.depth)
+        top_labels, top_scores = chosen([part.ranking for part in parts], model.config.depth, model.config.depth)
         gold = parts[0].gold
         metrics[split] = comparison.metrics(top_labels, gold)
         # What is compared on the test split is not what a choice may rest on.
@@ -371,29 +345,3 @@ def _check_reopens(model: EnsembleForXMTC, output: Path, names: LabelNames, num_
     logger.info(
         f"Reopened {output} in a fresh process without hf_xmtc: the scores agree (largest difference {difference:.1e})."
     )
-
-
-def _weight_summary(names: Sequence[str], chosen: Combination) -> str:
-    """A line with the weights that tuning gave; nothing for other methods."""
-    if not chosen.weights:
-        return ""
-    idle = [name for name, weight in zip(names, chosen.weights, strict=True) if not weight]
-    note = f" {', '.join(idle)} adds nothing and takes its time: leave it out, or choose --method consensus." if idle else ""
-    return (
-        f"Weights: {', '.join(f'{name} {weight:.2f}' for name, weight in zip(names, chosen.weights, strict=True))}.{note}\n"
-    )
-
-
-def _summary(metrics: dict[str, Any]) -> str:
-    """The tables in percent."""
-    lines = []
-    for split, rows in metrics.get("comparison", {}).items():
-        shown = [name for name in SHORT_REPORT if name in next(iter(rows.values()))]
-        width = max(map(len, rows))
-        lines += [f"{split:<{width}}  " + "  ".join(f"{name:>6}" for name in shown)]
-        lines += [
-            f"{row:<{width}}  " + "  ".join(f"{100 * values[name]:6.2f}" for name in shown) for row, values in rows.items()
-        ]
-    for pair, shares in metrics.get("overlap", {}).get("pairs", {}).items():
-        lines.append(f"{pair} have {100 * shares[-1]:.0f} % of their first {len(shares)} labels in common.")
-    return "\n".join(lines)

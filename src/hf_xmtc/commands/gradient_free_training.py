@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hf_xmtc.data import LabelInfo
 from hf_xmtc.models.configuration_neighbors import VOTE_FIELDS
+from hf_xmtc.models.growing_model import label_text
 from hf_xmtc.models.modeling_neighbors import NeighborsForXMTC
 from hf_xmtc.training import XMTCTrainer
 from hf_xmtc.training.linear_trees import train_linear_trees
@@ -47,7 +48,4 @@ def label_token_ids(info: LabelInfo, tokenizer: PreTrainedTokenizerFast) -> list
     """Token ids of the text of each label: its display name, and its description where it has one."""
     names = [info.names.name_of(label_id) for label_id in range(info.num_labels)]
     descriptions = info.descriptions or [None] * info.num_labels
-    texts = [
-        f"{name}. {description}" if description else name for name, description in zip(names, descriptions, strict=False)
-    ]
-    return tokenizer(texts, truncation=True)["input_ids"]
+    return tokenizer([label_text(*pair) for pair in zip(names, descriptions, strict=True)], truncation=True)["input_ids"]

@@ -94,8 +94,8 @@ def check_gradient_options(recipe: Any) -> None:
     ]
     if idle:
         raise ValueError(
-            f"{', '.join(idle)} cannot be used with the family {family}: it is trained as a whole, without gradients, CorNet, word vectors "
-            "or seed. Leave them out."
+            f"{', '.join(idle)} cannot be used with the family {family}, which is trained without gradients. Leave "
+            f"{'it' if len(idle) == 1 else 'them'} out."
         )
     if recipe.training.world_size > 1:
         raise ValueError(

@@ -7,7 +7,7 @@ import transformers
 from datasets import Dataset
 
 from hf_xmtc.data import LabelInfo, label_counts
-from hf_xmtc.label_tree import LabelTree, TreeShape, num_clusters
+from hf_xmtc.label_tree import TreeShape, num_clusters
 from hf_xmtc.models.configuration_lightattention import most_clusters
 from hf_xmtc.models.label_tree_model import LabelTreeModel
 from hf_xmtc.models.modeling_attentionxml import AttentionXMLForXMTC
@@ -36,9 +36,8 @@ def give_label_tree(recipe: Recipe, model: LabelTreeModel, train: Dataset, info:
     Raises:
         ValueError: If the tree is of other labels, or 2-means does not give levels of the model's sizes.
     """
-    if recipe.model.label_tree is not None:
-        tree = LabelTree.load(recipe.model.label_tree)
-    else:
+    tree = recipe.model.tree
+    if tree is None:
         shape = shape_for_sizes(model.config.tree_level_sizes, info.num_labels)
         tree = tree_of_texts(train, info, shape, recipe.training.seed)
     set_label_tree(model, tree)

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from datasets import Dataset, DatasetDict
@@ -24,9 +24,6 @@ from .families import builds_transformer, family_named, reads_cls_tokens, reads_
 from .processes import log_once
 from .recipe import Recipe
 from .starting_model import StartingModel
-
-if TYPE_CHECKING:
-    from hf_xmtc.label_tree import LabelTree
 
 __all__ = ["build_model", "build_tokenizer", "check_size", "initialize_labels", "model_digest", "with_starting_model"]
 
@@ -127,8 +124,8 @@ def _warn_of_wide_cornet(recipe: Recipe, info: LabelInfo) -> None:
     width = recipe.model.cornet_context_size
     if recipe.model.cornet_num_blocks and width is not None and width > info.num_labels and recipe.training.should_log:
         logger.warning(
-            f"cornet_context_size={width} is more than the {info.num_labels} labels, and CorNet's context is meant to be much smaller: with few "
-            "labels it overfits. Leave cornet_context_size out, or compare with a smaller one."
+            f"cornet_context_size={width} is more than the {info.num_labels} labels, though CorNet's context is meant to be much smaller than "
+            "the label set (CorNet, section 3). Leave cornet_context_size out for the number of labels, or set a smaller one."
         )
 
 
@@ -136,13 +133,7 @@ def model_digest(recipe: Recipe) -> str | None:
     """A checksum of the trained model or the label tree that the recipe names: a resumed run must have started from the same."""
     if recipe.model.start is not None:
         return recipe.model.start.digest()
-    return None if recipe.model.label_tree is None else _label_tree(recipe).digest()
-
-
-def _label_tree(recipe: Recipe) -> "LabelTree":
-    from hf_xmtc.label_tree import LabelTree  # not at the top: other models do without scipy
-
-    return LabelTree.load(recipe.model.label_tree)
+    return None if recipe.model.tree is None else recipe.model.tree.digest()
 
 
 def _settings(recipe: Recipe, info: LabelInfo) -> dict[str, Any]:
@@ -152,8 +143,8 @@ def _settings(recipe: Recipe, info: LabelInfo) -> dict[str, Any]:
         ValueError: If the recipe has other sizes.
     """
     settings = {"label_names": info.names, **recipe.model.config_settings()}
-    if recipe.model.label_tree is not None:
-        sizes = list(_label_tree(recipe).num_nodes[:-1])
+    if (tree := recipe.model.tree) is not None:
+        sizes = list(tree.num_nodes[:-1])
         if (chosen := settings.get("tree_level_sizes", sizes)) != sizes:
             raise ValueError(
                 f"tree_level_sizes={chosen} in config_overrides, but the tree {recipe.model.label_tree} has levels of {sizes} clusters. Leave "
@@ -248,6 +239,8 @@ def with_starting_model(recipe: Recipe) -> Recipe:
     chosen.cornet_num_blocks, chosen.cornet_context_size = config.cornet_num_blocks, config.cornet_context_size
     chosen.num_cls_tokens = getattr(config, "num_cls_tokens", type(chosen).num_cls_tokens)
     chosen.backbone = chosen.backbone_revision = chosen.backbone_num_layers = None
+    if "candidates_from" not in choices:
+        chosen.candidates_from = start.generating_model
     if "max_length_tokens" not in choices:
         data.max_length_tokens = start.max_length_tokens or data.max_length_tokens
     return dataclasses.replace(recipe, model=chosen, data=data)

@@ -19,7 +19,7 @@ from hf_xmtc.training.checkpoint_files import UNFINISHED, checkpoints_in, clear_
 from .file_lock import exclusive
 from .json_files import write_json
 
-__all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder", "level_folder"]
+__all__ = ["METRICS_FILE", "RECIPE_FILE", "OutputFolder", "empty_folder", "level_folder"]
 
 RECIPE_FILE = "recipe.json"
 METRICS_FILE = "metrics.json"
@@ -36,6 +36,19 @@ _ORIGIN = {"dataset", "dataset_name", "dataset_license", "dataset_repo_id", "dat
 def level_folder(checkpoints: Path, level: int) -> Path:
     """Checkpoints of a level of a label tree that is trained before the labels."""
     return checkpoints / f"{LEVEL}{level}"
+
+
+def empty_folder(path: str | os.PathLike) -> Path:
+    """Make a folder for a result.
+
+    Raises:
+        FileExistsError: If it is there and not empty, or a file.
+    """
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"{path} exists and is not an empty folder. Choose another --output_dir.")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 class OutputFolder:

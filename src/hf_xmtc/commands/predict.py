@@ -27,6 +27,7 @@ from hf_xmtc.retrieval import generator_for
 
 from .document_files import STANDARD_INPUT, DocumentFile
 from .file_lock import exclusive
+from .filter_ids import FilterIds
 from .predict_options import PredictArguments, option_parser
 from .prediction_files import PredictionWriter, Progress, prediction_rows
 from .processes import usable_cores
@@ -119,7 +120,9 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
         ImportError: If a parquet file is asked for and ``pyarrow`` is missing.
     """
     _check_one_process()
-    documents = DocumentFile(settings.input, settings.input_format, settings.text_column, settings.id_column)
+    documents = DocumentFile(
+        settings.input, settings.input_format, settings.text_column, settings.id_column, settings.encoding
+    )
     device = choose_device(settings.device)
     check_readable(settings.model)
     _check_other_file(settings)
@@ -151,6 +154,7 @@ def _predict_file(
         generator = generator_for(model, settings.model, settings.revision)
         names = model.config.label_names
         max_length = choose_max_length(model, tokenizer, settings.max_length)
+        filters_of = FilterIds(Path(settings.input).parent, names)
         started = time.monotonic()
         with tqdm(
             initial=done, total=documents.num_documents, unit=" documents", disable=None if show_progress else True
@@ -161,6 +165,7 @@ def _predict_file(
                     tokenizer,
                     chunk.texts,
                     candidates=generator and generator.candidates(chunk.texts, model.config.num_candidates),
+                    filters=filters_of(chunk.filters),
                     top_k=settings.top_k,
                     threshold=settings.threshold,
                     batch_size=settings.batch_size,
@@ -193,7 +198,7 @@ def _check_other_file(settings: PredictArguments) -> None:
 
 def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> dict[str, Any]:
     """Everything that decides the rows of the output; a run may only go on where all of it is the same."""
-    names = "model revision trust_remote_code input text_column id_column top_k min_score threshold max_length with_names"
+    names = "model revision trust_remote_code input encoding text_column id_column top_k min_score threshold max_length with_names"
     deciding = {f"--{name}": getattr(settings, name) for name in names.split()}
     deciding["--input_format"] = documents.format
     if not documents.from_standard_input:

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 __all__ = ["OUTPUT_FORMATS", "PredictArguments", "check_options", "check_output_name", "option_parser"]
 
-OUTPUT_FORMATS = ("parquet", "jsonl")
+OUTPUT_FORMATS = ("parquet", "jsonl", "csv")
 
 
 def _option(description: str, default: Any = MISSING) -> Any:
@@ -21,7 +21,7 @@ class PredictArguments:
 
     model: str = _option("Model folder, or its id on the Hub.")
     input: str = _option("File of texts: parquet, jsonl, csv, tsv or txt (one text a line); - for standard input.")
-    output: str = _option("File to write: its ending says parquet or jsonl.")
+    output: str = _option("File to write: its ending says parquet, jsonl or csv.")
     top_k: int | None = _option("Labels per text (default: 5; with --threshold all that are above it).", None)
     min_score: float = _option("Leave out labels with a lower score (default: 0).", 0.0)
     threshold: str | None = _option(
@@ -32,6 +32,7 @@ class PredictArguments:
     text_column: str = _option("Column of the texts (default: text).", "text")
     id_column: str | None = _option("Column of ids to copy to the output.", None)
     input_format: str | None = _option("Format of the input, where its ending does not tell.", None)
+    encoding: str | None = _option("Encoding of a text file (default: UTF-8; UTF-16 is recognised).", None)
     max_length: int | None = _option("Tokens after which a text is cut (default: what the model takes).", None)
     batch_size: int = _option("Texts that go through the model together (default: 32).", 32)
     chunk_size: int = _option("Texts read and written together, at most lost by an interruption (default: 1024).", 1024)
@@ -93,7 +94,9 @@ def check_output_name(output: str | os.PathLike[str]) -> None:
     """
     ending = os.path.splitext(output)[1]
     if ending.lower().lstrip(".") not in OUTPUT_FORMATS:
-        raise ValueError(f"The output {os.fspath(output)} ends in {ending!r}; give a name ending in .parquet or .jsonl.")
+        raise ValueError(
+            f"The output {os.fspath(output)} ends in {ending!r}; give a name ending in .parquet, .jsonl or .csv."
+        )
 
 
 def _boolean(text: str) -> bool:

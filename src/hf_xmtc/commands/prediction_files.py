@@ -1,8 +1,10 @@
-"""Predictions into a parquet or JSON lines file, chunk by chunk, so that an interrupted run can go on."""
+"""Predictions into a parquet, JSON lines or csv file, chunk by chunk, so that an interrupted run can go on."""
 
+import csv
+import io
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +108,7 @@ class PredictionWriter:
     by `hf_xmtc.commands.file_lock`, not here.
 
     Args:
-        output: The file; its ending says parquet or jsonl.
+        output: The file; its ending says parquet, jsonl or csv.
         settings: Everything that decides what the rows are; JSON values, named as the user knows them.
         has_ids: True if rows have ids.
         has_names: True if they have the labels' names.
@@ -161,6 +163,8 @@ class PredictionWriter:
         self._file.seek(self.progress.num_bytes)
         if self._schema is not None and not self.progress.num_bytes:
             self._append(self._schema.serialize())
+        elif self.format == "csv" and not self.progress.num_bytes:
+            self._append(_csv_lines([self._columns]))
 
     def __enter__(self) -> "PredictionWriter":
         return self
@@ -184,7 +188,10 @@ class PredictionWriter:
         self.progress.num_truncated += num_truncated
         self.progress.num_not_unicode += num_not_unicode
         self.progress.num_without_labels += sum(not row.label_ids for row in rows)
-        self._append(self._as_json_lines(rows) if self._schema is None else self._as_record_batch(rows).serialize())
+        if self.format == "csv":
+            self._append(_csv_lines([self._as_cells(row) for row in rows]))
+        else:
+            self._append(self._as_json_lines(rows) if self._schema is None else self._as_record_batch(rows).serialize())
 
     def finish(self) -> None:
         """Give the complete output its name."""
@@ -267,15 +274,24 @@ class PredictionWriter:
     def _as_json_lines(self, rows: Sequence[PredictionRow]) -> bytes:
         lines = []
         for row in rows:
-            fields = asdict(row)
-            fields = {name: value for name, value in fields.items() if name not in self._left_out}
+            values = asdict(row)
+            values = {name: value for name, value in values.items() if name not in self._left_out}
             # Dates and decimals of a parquet file's ids become text, which JSON has no types for.
-            lines.append(json_text(fields, default=str) + "\n")
+            lines.append(json_text(values, default=str) + "\n")
         return "".join(lines).encode("utf-8", "backslashreplace")
+
+    @property
+    def _columns(self) -> list[str]:
+        return [entry.name for entry in fields(PredictionRow) if entry.name not in self._left_out]
+
+    def _as_cells(self, row: PredictionRow) -> list[Any]:
+        """Lists as JSON, so that labels with commas can be told apart."""
+        values = [getattr(row, name) for name in self._columns]
+        return [json_text(value) if isinstance(value, list) else value for value in values]
 
     def _build_schema(self, id_type: Any) -> Any:
         pa = import_pyarrow("Writing parquet files")
-        fields = [
+        columns = [
             ("row", pa.int64()),
             ("id", id_type or pa.string()),
             ("label_ids", pa.list_(pa.int32())),
@@ -283,7 +299,7 @@ class PredictionWriter:
             ("scores", pa.list_(pa.float32())),
             ("names", pa.list_(pa.string())),
         ]
-        return pa.schema([field for field in fields if field[0] not in self._left_out])
+        return pa.schema([column for column in columns if column[0] not in self._left_out])
 
     def _as_record_batch(self, rows: Sequence[PredictionRow]) -> Any:
         pa = import_pyarrow("Writing parquet files")
@@ -304,3 +320,9 @@ class PredictionWriter:
                     writer.write_table(pa.Table.from_batches(waiting))
                     waiting = []
             writer.write_table(pa.Table.from_batches(waiting, schema=self._schema))
+
+
+def _csv_lines(rows: Sequence[Sequence[Any]]) -> bytes:
+    lines = io.StringIO(newline="")
+    csv.writer(lines, lineterminator="\n").writerows(rows)
+    return lines.getvalue().encode("utf-8", "backslashreplace")

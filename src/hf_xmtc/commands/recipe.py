@@ -3,7 +3,8 @@
 import dataclasses
 import os
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hf_xmtc.training import XMTCTrainingArguments, public_arguments
 from hf_xmtc.training.label_texts import LABEL_EMBEDDING_STARTS
@@ -13,6 +14,9 @@ from .families import FAMILIES, FROM_SCRATCH, family_named, reads_cls_tokens
 from .gradient_options import check_gradient_options, without_gradient_options
 from .recipe_checks import check_model_settings, check_training_settings
 from .starting_model import TOKENIZER_OPTIONS, StartingModel
+
+if TYPE_CHECKING:
+    from hf_xmtc.label_tree import LabelTree
 
 __all__ = ["SAID_ELSEWHERE", "DataArguments", "ModelArguments", "Recipe"]
 
@@ -113,7 +117,7 @@ class ModelArguments:
         default=None,
         metadata={
             "help": "Model (folder or Hub id) whose best labels are the candidates of LACO with num_candidates: a linear tree, an ensemble "
-            "or another, trained on the same labels. Default: the labels of the nearest training texts."
+            "or another. Labels are matched by name. Default: the labels of the nearest training texts; with --model what finds that model's."
         },
     )
     label_bias_from_frequency: bool = field(
@@ -130,6 +134,15 @@ class ModelArguments:
     def __post_init__(self):
         if self.cornet_num_blocks is None and self.model_family in FAMILIES:
             self.cornet_num_blocks = FAMILIES[self.model_family][0].cornet_num_blocks
+
+    @cached_property
+    def tree(self) -> "LabelTree | None":
+        """The tree in the folder ``label_tree``, read once; None without."""
+        if self.label_tree is None:
+            return None
+        from hf_xmtc.label_tree import LabelTree  # not at the top: other models do without scipy
+
+        return LabelTree.load(self.label_tree)
 
     @property
     def num_candidates(self) -> int:
@@ -157,7 +170,19 @@ class ModelArguments:
 class DataArguments:
     """The data to train on, and how texts become tokens."""
 
-    dataset: str = field(default="demo", metadata={"help": '"demo", a folder with parquet files, or a Hub data set id.'})
+    dataset: str = field(
+        default="demo", metadata={"help": '"demo", a folder or file of any format of docs/data.md, or a Hub data set id.'}
+    )
+    format: str | None = field(
+        default=None, metadata={"help": "Format of the files, such as csv or xmc-raw (default: recognised)."}
+    )
+    encoding: str | None = field(
+        default=None, metadata={"help": "Encoding of text files (default: UTF-8; UTF-16 is recognised)."}
+    )
+    label_separator: str | None = field(
+        default=None, metadata={"help": "Separator of labels in a cell of a table; '' where a cell is one label."}
+    )
+    one_based: bool = field(default=False, metadata={"help": "Integer label ids in text files count from 1."})
     dataset_revision: str | None = field(default=None, metadata={"help": "Revision of a data set on the Hub."})
     language: str | None = field(
         default=None,
@@ -171,11 +196,36 @@ class DataArguments:
         default="train", metadata={"help": "train: the labels of the training split; file: label_file's."}
     )
     label_file: str | None = field(
-        default=None, metadata={"help": "labels.json or labels.parquet that fixes order and names."}
+        default=None, metadata={"help": "labels.json, labels.parquet or SKOS vocabulary that fixes order and names."}
     )
     label_format: str = field(default="ids", metadata={"help": "What integer labels are: ids or multi_hot."})
     validation_fraction: float = field(
         default=0.1, metadata={"help": "Part of train held out where there is no validation split."}
+    )
+    test_fraction: float = field(default=0.0, metadata={"help": "Part of train held out where there is no test split."})
+    split_by: str = field(
+        default="hash",
+        metadata={
+            "help": "How these documents are chosen: hash (of the text), stratified (each label has its share in each split) or group (of "
+            "group_column)."
+        },
+    )
+    group_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Column whose equal values stay in one split, such as the book of a chapter; with split_by group."
+        },
+    )
+    normalize_labels: bool = field(
+        default=False,
+        metadata={"help": "Join labels that differ only by case, blanks, final punctuation or Unicode form."},
+    )
+    named: str | None = field(
+        default=None,
+        metadata={
+            "help": "Benchmark that the data are, such as eurlex-4k: sizes are checked and its propensity constants used (default: the one with "
+            "the name of the folder); none for none."
+        },
     )
     max_length_tokens: int = field(
         default=128,
@@ -224,8 +274,8 @@ class DataArguments:
 
     @property
     def dataset_repo_id(self) -> str | None:
-        """The data set's id on the Hub; None for the demo data and for a folder (the order in which the loader looks)."""
-        return None if self.dataset == "demo" or os.path.isdir(self.dataset) else self.dataset
+        """The data set's id on the Hub; None for the demo data and for a folder or file (the order in which the loader looks)."""
+        return None if self.dataset == "demo" or os.path.exists(self.dataset) else self.dataset
 
 
 @dataclass
@@ -264,6 +314,8 @@ class Recipe:
             del settings["num_cls_tokens"]
         if self.model.model:
             settings = {key: value for key, value in settings.items() if key not in TOKENIZER_OPTIONS}
+        if self.model.start is not None and self.model.candidates_from == self.model.start.generating_model:
+            settings.pop("candidates_from", None)  # of the model, in its folder
         if self.data.document_limits:
             settings["document_sample"] = "text_hash"
         for key, value in settings.items():

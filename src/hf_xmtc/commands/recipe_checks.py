@@ -10,7 +10,7 @@ from hf_xmtc.training.evaluation import measured
 from hf_xmtc.training.option_conflicts import CHOSEN, MODEL_CONFLICTS, Conflict, check_conflicts, option_settings
 
 from .config_overrides import hint
-from .families import reads_cls_tokens, reads_labels, takes_backbone, takes_candidates, takes_label_tree
+from .families import FAMILIES, reads_cls_tokens, reads_labels, takes_backbone, takes_candidates, takes_label_tree
 
 __all__ = ["check_model_settings", "check_training_settings"]
 
@@ -20,8 +20,8 @@ RECIPE_CONFLICTS = (
         CHOSEN,
         ("model_family",),
         lambda family: not takes_backbone(family),
-        "it reads words through an embedding of its own and has no place for a pretrained encoder. Leave backbone out, "
-        "or use --model_family bertxml.",
+        "it reads words and takes no pretrained encoder. Leave backbone out, or choose a family that takes one: "
+        f"{', '.join(filter(takes_backbone, sorted(FAMILIES)))}.",
     ),
     Conflict(("backbone_num_layers",), CHOSEN, ("backbone",), (None,), "add --backbone FOLDER_OR_HUB_ID, or leave it out."),
     Conflict(("label_tree",), CHOSEN, ("model",), CHOSEN, "a trained model keeps its tree. Leave it out."),

@@ -12,12 +12,13 @@ from hf_xmtc.training.option_conflicts import IN_COMMAND, IN_TRAINER, check_unus
 from .config_overrides import SAID_BY_DATA, USUAL_NAMES, field_names, hint, read_overrides
 from .families import FAMILIES, SIZES, default_recipe, family_named
 from .recipe import DataArguments, ModelArguments, Recipe
-from .train_options import option_parser
+from .train_options import check_recipe_file, option_parser, values_of
 
 __all__ = ["parse_recipe", "read_recipe_file"]
 
 # What train.py adds to recipe.json beside the settings.
 RECORDED = (
+    "candidates_digest",
     "data_digest",
     "dataset_fingerprint",
     "dataset_language",
@@ -27,6 +28,7 @@ RECORDED = (
     "document_sample",
     "model_digest",
     "processes",
+    "test_carved",
     "validation_carved",
 )
 # Former names of settings, which published recipes have.
@@ -43,12 +45,12 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = option_parser(ModelArguments, DataArguments, XMTCTrainingArguments)
-    path = next(iter(_values_of("--config", argv)), None)
+    path = next(iter(values_of("--config", argv)), None)
     known = {action.dest for action in parser._actions} - {"help", "help_all", "config"}
     from_file = {} if path is None else read_recipe_file(path, known)
     parser.set_defaults(**from_file)
     chosen, unknown = parser.parse_known_args(argv)
-    if overrides := _values_of("--config_overrides", argv):
+    if overrides := values_of("--config_overrides", argv):
         # Field by field, so that one of them does not undo what the recipe says of the others.
         texts = (from_file.get("config_overrides"), *overrides)
         chosen.config_overrides = {name: value for text in texts for name, value in read_overrides(text).items()}
@@ -67,6 +69,9 @@ def parse_recipe(argv: list[str] | None = None) -> Recipe:
         raise ValueError(
             f"{source} names no data set, and neither does the command line. Add --dataset FOLDER_OR_HUB_ID, or --dataset demo for the shipped one."
         )
+    if "output_dir" not in choices:
+        names = (os.path.basename(os.path.abspath(name)) for name in (chosen.dataset, chosen.model or chosen.model_family))
+        chosen.output_dir = os.path.join("outputs", "-".join(names))
     other_sizes = not SIZES.isdisjoint(read_overrides(chosen.config_overrides))
     if not (path or chosen.backbone or chosen.model or other_sizes):
         vars(chosen).update(default_recipe(chosen.model_family, choices))
@@ -84,17 +89,6 @@ def _hint_at_option(option: str, family: str, options: list[str]) -> str:
     return hint(name, options)
 
 
-def _values_of(option: str, argv: list[str]) -> list[str]:
-    """All values that the command line gives to an option, in order."""
-    values = []
-    for position, argument in enumerate(argv):
-        if argument.startswith(f"{option}="):
-            values.append(argument.partition("=")[2])
-        elif argument == option and position + 1 < len(argv):
-            values.append(argv[position + 1])
-    return values
-
-
 def read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
     """Settings of a YAML or JSON file, numbers as text.
 
@@ -106,8 +100,7 @@ def read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
         FileNotFoundError: If it is not there.
         ValueError: If it holds no settings, or unknown ones.
     """
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"There is no recipe file {path}. Recipes of this project lie in scripts/recipes/.")
+    check_recipe_file(path)
     import yaml
 
     with open(path, encoding="utf-8") as file:

@@ -15,7 +15,7 @@ from hf_xmtc.training import XMTCTrainingArguments, plot_training_curve
 from .families import reads_labels
 from .recipe import Recipe
 
-__all__ = ["final_summary", "mixing_summary", "setting_hints", "threshold_summary", "write_picture_and_card"]
+__all__ = ["final_summary", "mixing_summary", "next_steps", "setting_hints", "threshold_summary", "write_picture_and_card"]
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,14 @@ def final_summary(folder: Path, metrics: dict) -> str:
     card = " card," if (folder / "README.md").exists() else ""
     return (
         f"{result}   ({metrics['train']['seconds']:.0f} s of training)\n"
-        f"Model,{card} metrics and predictions are in {folder}. Next:\n"
+        f"Model,{card} metrics and predictions are in {folder}. {next_steps(folder)}"
+    )
+
+
+def next_steps(folder: Path) -> str:
+    """Commands that use a finished model folder."""
+    return (
+        "Next:\n"
         f"  hf-xmtc predict --model {folder} --input texts.txt --output tags.jsonl\n"
         f"  hf-xmtc push --model {folder} --repo_id you/your-tagger"
     )

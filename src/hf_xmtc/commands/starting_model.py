@@ -11,10 +11,11 @@ from transformers.tokenization_utils_base import LARGE_INTEGER
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from hf_xmtc.file_checks import read_json_object
-from hf_xmtc.inference.model_opening import check_readable, open_model, readable_errors
+from hf_xmtc.inference.model_opening import GENERATOR_FOLDER, check_readable, open_model, readable_errors
 from hf_xmtc.models.configuration_xmtc import XMTCConfig
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
+from hf_xmtc.retrieval.candidate_files import local_folder
 from hf_xmtc.training.checkpoint_files import checksum
 
 from .config_overrides import check_overrides, own_fields, read_overrides
@@ -98,6 +99,13 @@ class StartingModel:
     def settings(self) -> dict[str, Any]:
         """The fields of its config that a model of other data keeps."""
         return {name: getattr(self.config, name) for name in own_fields(type(self.config)) if name not in TUNED_FIELDS}
+
+    @property
+    def generating_model(self) -> str | None:
+        """Folder of the model that finds its candidates; None where near training texts do, or where it scores all labels."""
+        if not getattr(self.config, "num_candidates", 0) or self._file(f"{GENERATOR_FOLDER}/config.json") is None:
+            return None
+        return str(local_folder(self.name, self.revision, None) / GENERATOR_FOLDER)
 
     @property
     def max_length_tokens(self) -> int | None:

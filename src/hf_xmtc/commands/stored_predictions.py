@@ -9,7 +9,14 @@ import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet as pq
 
-__all__ = ["LABEL_COUNTS", "StoredPredictions", "check_same_documents", "read_label_counts", "write_label_counts"]
+__all__ = [
+    "LABEL_COUNTS",
+    "StoredPredictions",
+    "check_same_documents",
+    "read_label_counts",
+    "read_predictions",
+    "write_label_counts",
+]
 
 LABEL_COUNTS = "predictions/label_counts.parquet"
 _NUM_DOCUMENTS = b"num_documents"
@@ -93,14 +100,22 @@ class StoredPredictions:
         return self.top_labels, self.top_scores
 
 
+def read_predictions(files: Sequence[str | Path], ids: dict[str, int]) -> list[StoredPredictions]:
+    """Prediction files of the same documents; the first gets the true labels that any of them has."""
+    parts = [StoredPredictions.read(file, ids) for file in files]
+    check_same_documents(parts)
+    parts[0].gold = next((part.gold for part in parts if part.gold is not None), None)
+    return parts
+
+
 def check_same_documents(parts: Sequence[StoredPredictions]) -> None:
     """Refuse predictions of different documents.
 
     Raises:
         ValueError: With what differs in both.
     """
-    first = parts[0]
-    for other in parts[1:]:
+    first = next((part for part in parts if part.gold is not None), parts[0])
+    for other in parts:
         if len(first.documents) != len(other.documents):
             difference = f"{len(first.documents):,} and {len(other.documents):,} documents"
         elif first.documents != other.documents:
@@ -108,15 +123,13 @@ def check_same_documents(parts: Sequence[StoredPredictions]) -> None:
                 i for i, pair in enumerate(zip(first.documents, other.documents, strict=True)) if pair[0] != pair[1]
             )
             difference = f"the documents {first.documents[place]!r} and {other.documents[place]!r} in place {place}"
-        elif (
-            first.gold is not None and other.gold is not None and (place := _other_gold(first.gold, other.gold)) is not None
-        ):
+        elif other.gold is not None and (place := _other_gold(first.gold, other.gold)) is not None:
             gold = (row[row >= 0].tolist() for row in (first.gold[place], other.gold[place]))
             difference = "the true label ids {} and {} in place {}".format(*gold, place)
         else:
             continue
         raise ValueError(
-            f"{first.path} and {other.path} have {difference}, but only predictions of the same documents can be combined. Were the models "
+            f"{first.path} and {other.path} have {difference}, but only predictions of the same documents go together. Were the models "
             "trained on the same data, with the same limits on documents?"
         )
 

@@ -6,19 +6,19 @@ them by ``python -m hf_xmtc.commands.write_train_help``, and a test compares bot
 
 import argparse
 import dataclasses
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["PAGE", "check_options", "help_page", "option_parser"]
+__all__ = ["PAGE", "check_options", "check_recipe_file", "help_page", "option_parser", "values_of"]
 
 PAGE = Path(__file__).parent / "train_help.txt"
-DEFAULT_OUTPUT_DIR = "outputs/demo-bertxml"
 
 # Training arguments of transformers that people give, in the order of the page; with a text where transformers' own says something
 # else than what happens here, or is long.
 _IN_USE = {
-    "output_dir": "Folder for the trained model, its card, metrics and predictions. The same command again resumes a run.",
+    "output_dir": "Folder for the trained model, its card, metrics and predictions. The same command again resumes a run. (default: outputs/DATASET-FAMILY, or outputs/DATASET-MODEL with --model)",
     "num_train_epochs": None,
     "max_steps": "Training steps, instead of num_train_epochs; -1 for none.",
     "per_device_train_batch_size": None,
@@ -57,14 +57,40 @@ _WIDTH, _COLUMN = 80, 30
 
 
 def check_options(argv: Sequence[str]) -> None:
-    """Print the page of help where it is asked for; the options are checked by `option_parser`.
+    """Print the page of help where it is asked for, and refuse a recipe file that is not there; `option_parser` checks the options.
 
     Raises:
-        SystemExit: If it is.
+        SystemExit: In both cases.
     """
     if not {"-h", "--help"}.isdisjoint(argv):
         print(PAGE.read_text(encoding="utf-8"), end="")
         raise SystemExit(0)
+    try:
+        for path in values_of("--config", argv):
+            check_recipe_file(path)
+    except FileNotFoundError as error:
+        raise SystemExit(f"FileNotFoundError: {error}") from error
+
+
+def check_recipe_file(path: str) -> None:
+    """Refuse a recipe file that is not there.
+
+    Raises:
+        FileNotFoundError: With its name.
+    """
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"There is no recipe file {path}. Recipes of this project lie in scripts/recipes/.")
+
+
+def values_of(option: str, argv: Sequence[str]) -> list[str]:
+    """All values that the command line gives to an option, in order."""
+    values = []
+    for position, argument in enumerate(argv):
+        if argument.startswith(f"{option}="):
+            values.append(argument.partition("=")[2])
+        elif argument == option and position + 1 < len(argv):
+            values.append(argv[position + 1])
+    return values
 
 
 class _ShowPage(argparse.Action):
@@ -90,7 +116,7 @@ def option_parser(*settings_classes: type) -> argparse.ArgumentParser:
     parser.add_argument("--help_all", action="help", dest="help", help="Show all options, transformers' others too.")
     # The parser does not know the defaults that a bool computes for itself, here from whether there is an accelerator.
     accelerator = torch.accelerator.is_available()
-    parser.set_defaults(output_dir=DEFAULT_OUTPUT_DIR, use_cpu=not accelerator, dataloader_pin_memory=accelerator)
+    parser.set_defaults(use_cpu=not accelerator, dataloader_pin_memory=accelerator)
     # What this command does in any case; transformers' defaults would make a False that somebody gives look like none.
     parser.set_defaults(do_train=True, do_eval=True, do_predict=True)
     _group(parser, *settings_classes)

@@ -21,7 +21,7 @@ from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
 
 from .candidate_search import find_candidates
-from .data_loading import check_splits, content_digest, load_data, rows_in_data
+from .data_loading import check_splits, content_digest, load_data, rows_in_data, set_propensity_constants
 from .export_check import check_folder, reference_scores
 from .frequency_report import frequency_report
 from .gradient_free_training import train_without_gradients
@@ -33,6 +33,7 @@ from .push import explain_failed_push
 from .recipe import Recipe
 from .reporting import final_summary, mixing_summary, setting_hints, threshold_summary, write_picture_and_card
 from .stored_predictions import write_label_counts
+from .teacher_building import give_teacher
 from .trained_state import keep_trained, restore_trained
 
 __all__ = ["TrainingRun"]
@@ -78,10 +79,11 @@ class TrainingRun:
         with args.main_process_first(desc="loading the data"):
             self.data = load_data(recipe)
             self.info = label_info_of(self.data)
+            constants = set_propensity_constants(recipe, args, self.info)
             self.tokenizer = build_tokenizer(recipe, self.data)
             self.tokenized, num_cut = tokenize_dataset(self.data, self.tokenizer, limit)
         statistics = dataset_statistics(self.data)
-        log_once(args, summarize_statistics(statistics))
+        log_once(args, "\n".join(filter(None, [summarize_statistics(statistics), constants])))
         for split, count in num_cut.items():
             log_once(args, f"{split}: {count:,} of {len(self.data[split]):,} documents are cut at {limit} tokens.")
         check_splits(statistics, args)
@@ -110,6 +112,8 @@ class TrainingRun:
         transformers.set_seed(args.seed)
         model = build_model(self.recipe, self.info, self.tokenizer)
         initialize_labels(self.recipe, model, self.tokenizer, self.data["train"], self.info)
+        if getattr(model, "teacher", None) is not None:
+            self.tokenized, self._candidate_metrics = give_teacher(model, self.tokenized, self.tokenizer, self.info, args)
         self.trainer = self.trainer_class(
             model,
             args,
@@ -128,6 +132,7 @@ class TrainingRun:
             "dataset_repo_id": self.recipe.data.dataset_repo_id,
             "dataset_language": info.language,
             "validation_carved": info.validation_carved,
+            "test_carved": info.test_carved,
             "dataset_fingerprint": info.fingerprint,
             DATA_DIGEST: content_digest(self.data, info),
             **({} if (digest := model_digest(self.recipe)) is None else {"model_digest": digest}),

@@ -19,6 +19,7 @@ from hf_xmtc.label_tree.tree_files import SETTINGS_FILE
 from hf_xmtc.retrieval.candidate_generator import VECTORIZER
 from hf_xmtc.training import label_clusters
 
+from .data_options import loader_arguments
 from .processes import usable_cores
 from .tree_options import MAX_FEATURES, option_parser
 
@@ -63,16 +64,7 @@ def build_tree(options: argparse.Namespace) -> LabelTree:
         raise FileExistsError(
             f"{folder} holds a label tree. Choose another --output_dir, or delete {SETTINGS_FILE} to build anew."
         )
-    data = load_xmtc_dataset(
-        options.dataset,
-        label_space=options.label_space,
-        label_file=options.label_file,
-        label_format=options.label_format,
-        validation_fraction=options.validation_fraction,
-        text_column=options.text_column,
-        label_column=options.label_column,
-        revision=options.dataset_revision,
-    )
+    data = load_xmtc_dataset(options.dataset, **loader_arguments(options))
     rows, info = data["train"], label_info_of(data)
     if options.max_leaf is None:
         shape = TreeShape.for_labels(info.num_labels)

@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
+from .data_options import add_data_options
+
 __all__ = ["MAX_FEATURES", "check_options", "option_parser"]
 
 # Most frequent words that describe labels.
@@ -17,24 +19,7 @@ def option_parser() -> argparse.ArgumentParser:
         "training texts are those of `hf-xmtc train` with the same options of the data.",
         allow_abbrev=False,
     )
-    data = parser.add_argument_group("data")
-    data.add_argument(
-        "--dataset", default="demo", help="demo, a folder with parquet files, or a Hub data set id (default: demo)"
-    )
-    data.add_argument("--dataset_revision", help="revision of a data set on the Hub")
-    data.add_argument("--text_column", default="text", help="column with the texts (default: text)")
-    data.add_argument("--label_column", default="labels", help="column with the labels of each text (default: labels)")
-    data.add_argument(
-        "--label_space", default="train", help="train: the labels of the training split; file: label_file's (default: train)"
-    )
-    data.add_argument("--label_file", metavar="FILE", help="labels.json or labels.parquet that fixes order and names")
-    data.add_argument("--label_format", default="ids", help="what integer labels are: ids or multi_hot (default: ids)")
-    data.add_argument(
-        "--validation_fraction",
-        type=float,
-        default=0.1,
-        help="part of train held out where there is no validation split (default: 0.1)",
-    )
+    data = add_data_options(parser)
     data.add_argument(
         "--max_features",
         type=int,

@@ -11,11 +11,17 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.data.data_collator import pad_without_fast_tokenizer_warning
 
-__all__ = ["CANDIDATES", "VOTES", "XMTCDataCollator"]
+from hf_xmtc.models.filter_labels import padded_filters
+
+from .filter_labels import FILTER_LABELS
+
+__all__ = ["CANDIDATES", "NEIGHBORS", "SIMILARITIES", "VOTES", "XMTCDataCollator"]
 
 _PADDING_LABEL = -100
 # Columns of a data set and arguments of models that score candidates.
 CANDIDATES, VOTES = "candidate_ids", "candidate_votes"
+# The same of models that read what near training texts say: rows of these.
+NEIGHBORS, SIMILARITIES = "neighbor_ids", "neighbor_similarities"
 
 
 @dataclass
@@ -25,7 +31,8 @@ class XMTCDataCollator:
     A batch holds ``input_ids`` and ``attention_mask`` (B, T), ``token_type_ids`` only where the features have them, and,
     where the features have labels, ``labels`` (B, P): the positive label ids of each document in int64, padded with -100,
     with P ≥ 1 even if no document has a label. Documents × labels are never stored densely. ``candidate_ids`` (B, C), padded with -100,
-    and ``candidate_votes`` (B, C), padded with 0, are passed on. Models that draw something for each document get ``random_numbers``.
+    and ``candidate_votes`` (B, C), padded with 0, are passed on, and so are ``neighbor_ids``, ``neighbor_similarities`` and ``filter_labels``. Models
+    that draw something for each document get ``random_numbers``.
 
     Ids from ``num_labels`` on (labels that only evaluation data has) are left out of ``labels``, so no loss sees them;
     metrics need them, and get them with ``keep_unseen=True``.
@@ -65,11 +72,13 @@ class XMTCDataCollator:
     def __call__(self, features: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Make a batch of features with ``input_ids`` and, in all of them or none, ``labels``."""
         batch = self._pad_inputs(features)
-        if CANDIDATES in features[0]:
-            batch[CANDIDATES] = _padded([_checked_ids(feature[CANDIDATES]) for feature in features])
-        if VOTES in features[0]:
-            votes = [np.asarray(feature[VOTES], dtype=np.float32) for feature in features]
-            batch[VOTES] = _padded(votes, 0.0, torch.float32)
+        for name in {CANDIDATES, NEIGHBORS}.intersection(features[0]):
+            batch[name] = _padded([_checked_ids(feature[name]) for feature in features])
+        for name in {VOTES, SIMILARITIES}.intersection(features[0]):
+            numbers = [np.asarray(feature[name], dtype=np.float32) for feature in features]
+            batch[name] = _padded(numbers, 0.0, torch.float32)
+        if FILTER_LABELS in features[0]:
+            batch[FILTER_LABELS] = padded_filters([feature[FILTER_LABELS] for feature in features])
         with_labels = sum("labels" in feature for feature in features)
         if with_labels:
             if with_labels != len(features):

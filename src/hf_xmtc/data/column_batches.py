@@ -6,6 +6,10 @@ from os import PathLike
 
 import pyarrow as pa
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+# Bytes of a batch, and rows and bytes of a file that are read at once: a text may be a book.
+_BATCH_BYTES, _ROWS_AT_ONCE, _BUFFER_BYTES = 1 << 24, 16, 1 << 20
 
 __all__ = ["column_batches", "damage_reported", "text_fault"]
 
@@ -30,7 +34,7 @@ def column_batches(data: pads.Dataset, column: str, batch_size: int, where: str)
     Args:
         data: The split.
         column: Its column; strings must be UTF-8.
-        batch_size: Rows of a batch at most.
+        batch_size: Rows of a batch at most; one of long texts has fewer.
         where: Split and column, for messages on data that is in no file.
 
     Raises:
@@ -40,8 +44,7 @@ def column_batches(data: pads.Dataset, column: str, batch_size: int, where: str)
         place = getattr(fragment, "path", None) or where
         first_row = 0
         with damage_reported(place):
-            for batch in fragment.to_batches(schema=data.schema, columns=[column], batch_size=batch_size):
-                array = batch.column(0)
+            for array in _gathered(_arrays(fragment, data.schema, column, batch_size), batch_size):
                 if fault := text_fault(array):
                     row, reason = fault
                     raise ValueError(
@@ -50,6 +53,35 @@ def column_batches(data: pads.Dataset, column: str, batch_size: int, where: str)
                     )
                 first_row += len(array)
                 yield array
+
+
+def _arrays(fragment: pads.Fragment, schema: pa.Schema, column: str, batch_size: int) -> Iterator[pa.Array]:
+    if not isinstance(fragment, pads.ParquetFileFragment):
+        for batch in fragment.to_batches(schema=schema, columns=[column], batch_size=batch_size):
+            yield batch.column(0)
+        return
+    # A scan of the data set would hold whole row groups, and read several ahead.
+    kind = schema.field(column).type
+    with pq.ParquetFile(fragment.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+        if column not in file.schema_arrow.names:
+            yield pa.nulls(file.metadata.num_rows, kind)
+            return
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[column]):
+            array = batch.column(column)
+            yield array if array.type == kind else array.cast(kind)
+
+
+def _gathered(arrays: Iterator[pa.Array], batch_size: int) -> Iterator[pa.Array]:
+    """Joined, until they have so many rows or bytes."""
+    waiting, rows, size = [], 0, 0
+    for array in arrays:
+        if waiting and (rows + len(array) > batch_size or size + array.nbytes > _BATCH_BYTES):
+            yield pa.concat_arrays(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(array)
+        rows, size = rows + len(array), size + array.nbytes
+    if waiting:
+        yield pa.concat_arrays(waiting)
 
 
 def text_fault(array: pa.Array) -> tuple[int, str] | None:

@@ -1,6 +1,5 @@
-"""From a source to encoded splits on disk: label ids, the carved validation split, Arrow files and the side file."""
+"""From a source to encoded splits on disk: label ids, splits taken out of training, Arrow files and the side file."""
 
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,37 +12,20 @@ from datasets import Features, List, Value
 
 from .column_batches import column_batches, damage_reported
 from .document_sample import text_hashes
+from .duplicates import count_duplicates
+from .filter_labels import FILTER_LABELS
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
 from .label_space import build_label_space, check_id_gaps
-from .sources import Source
+from .label_spellings import join_spellings, spelling_groups
+from .loader_settings import LoaderSettings
+from .sources import SPLITS, Source
+from .splits import split_by_hash, split_stratified
 
-__all__ = ["LoaderSettings", "encode_source"]
+__all__ = ["encode_source"]
 
 _BATCH_ROWS = 8_192
-
-
-@dataclass(frozen=True)
-class LoaderSettings:
-    """How a source is turned into texts and label ids; the arguments of `load_xmtc_dataset`, checked."""
-
-    label_space: str = "train"
-    label_format: str = "ids"
-    validation_fraction: float = 0.1
-    text_column: str = "text"
-    label_column: str = "labels"
-    for_training: bool = True
-
-    def __post_init__(self):
-        for setting, allowed in (("label_space", ("train", "file")), ("label_format", ("ids", "multi_hot"))):
-            if getattr(self, setting) not in allowed:
-                raise ValueError(f"{setting} is {getattr(self, setting)!r} but must be one of {allowed}.")
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(
-                f"validation_fraction is {self.validation_fraction} but must be at least 0 and below 1. "
-                "Use 0.1 for a tenth of the training documents, 0 for no validation split."
-            )
 
 
 @dataclass
@@ -53,6 +35,7 @@ class _Split:
     data: pads.Dataset
     where: str  # for messages: the source and the split that the rows come from
     labels: LabelRows | None  # None: the source has no labels for it
+    filters: LabelRows | None = None  # labels that are left out of each document; None: there are none
     keep: np.ndarray | None = None  # (documents of data,) bool; None: all of them
 
     @property
@@ -68,6 +51,28 @@ class _Split:
                 texts = texts.filter(pa.array(self.keep[start : start + len(array)]))
                 start += len(array)
             yield texts
+
+    def groups(self, column: str) -> Iterator[str]:
+        """The group of each document, such as the book of a chapter, as text.
+
+        Raises:
+            ValueError: If there is no such column, or a document has no group.
+        """
+        if column not in self.data.schema.names:
+            raise ValueError(
+                f"{self.where} has no column {column!r}; its columns are {self.data.schema.names}. Name the column of the groups in "
+                "group_column=…."
+            )
+        row = 0
+        for array in column_batches(self.data, column, _BATCH_ROWS, f"{self.where}: column {column!r}"):
+            if array.null_count:
+                row += array.is_null().index(True).as_py()
+                raise ValueError(
+                    f"{self.where}: row {row} (counted from 0) has nothing in the column {column!r}, so nobody knows which documents it "
+                    "belongs to. Give it a value, one of its own where it stands alone."
+                )
+            row += len(array)
+            yield from array.cast(pa.string()).to_pylist()
 
 
 def encode_source(
@@ -94,6 +99,7 @@ def encode_source(
             split,
             f"{source.name}: {name}",
             kinds[name] and _read_labels(data, name, kinds[name], coder, label_file, source.name, settings),
+            _read_filters(data, name, coder, label_file, source.name, settings),
         )
         for name, split in data.items()
     }
@@ -101,7 +107,11 @@ def encode_source(
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():
         check_id_gaps(coder.labels, source.name)
-    carved = _carve_validation(splits, settings)
+    num_empty = _drop_empty_labels(splits, coder)
+    if settings.normalize_labels:
+        _join_labels(splits, coder, order)
+    num_filtered = _drop_filtered(splits)
+    splits, carved = _carve(splits, settings)
     used = {name: coder.labels_in(split.labels) for name, split in splits.items() if split.labels}
     space = build_label_space(
         used.get("train", set()),
@@ -118,6 +128,9 @@ def encode_source(
     for name, split in splits.items():
         if split.labels:
             split.labels = LabelRows(id_of_code[split.labels.codes], split.labels.lengths)
+        if split.filters:
+            # What is no label of any document is never predicted.
+            split.filters = LabelRows(id_of_code[split.filters.codes], split.filters.lengths).known
         _write(split, settings.text_column, folder / f"{name}.arrow")
     labelled = {name: split.labels for name, split in splits.items() if split.labels}
     info = LabelInfo(
@@ -125,13 +138,18 @@ def encode_source(
         descriptions=space.descriptions,
         evaluation_only=space.evaluation_only,
         source=source.name,
-        validation_carved=carved,
+        validation_carved="validation" in carved,
+        test_carved="test" in carved,
         num_documents={name: split.num_documents for name, split in splits.items()},
         num_without_labels={name: int((labels.lengths == 0).sum()) for name, labels in labelled.items()},
         num_with_unseen_labels={name: labels.num_rows_from(len(space.names)) for name, labels in labelled.items()},
+        num_filtered=num_filtered,
+        num_empty_labels=num_empty,
         fingerprint=fingerprint,
         license=source.card.license,
         language=source.card.language,
+        spellings=spelling_groups([*space.names.labels, *space.evaluation_only]),
+        duplicates=count_duplicates({name: split.texts(settings.text_column) for name, split in splits.items()}),
     )
     info.save(folder)
     return info
@@ -177,8 +195,8 @@ def _label_kinds(data: dict[str, pads.Dataset], source: str, settings: LoaderSet
         elif settings.for_training:
             raise ValueError(
                 f"{source}: the {name} split has no column {settings.label_column!r}; its columns are {split.schema.names}. "
-                "Without labels there is nothing to learn from or to compare with: name their column in label_column=…, "
-                "or pass for_training=False to predict labels for these texts."
+                "Without labels there is nothing to learn from or to compare with: name their column in label_column=… "
+                "(--label_column), or leave these texts out of the data and tag them with hf-xmtc predict (for_training=False loads them)."
             )
         else:
             kinds[name] = None
@@ -209,6 +227,54 @@ def _read_labels(
     return read_label_rows(data[name], column, kind, coder, id_labels, where)
 
 
+def _read_filters(
+    data: dict[str, pads.Dataset],
+    name: str,
+    coder: LabelCoder,
+    label_file: LabelFile | None,
+    source: str,
+    settings: LoaderSettings,
+) -> LabelRows | None:
+    """The labels that are left out of each document of a split, written as its labels are; None where there are none."""
+    schema = data[name].schema
+    if FILTER_LABELS not in schema.names or settings.label_column == FILTER_LABELS:
+        return None
+    where = f"{source}: column {FILTER_LABELS!r} of {name}"
+    kind = label_kind(schema.field(FILTER_LABELS).type, "ids", where)
+    names = _class_names(schema, settings.label_column, where) or (label_file.names.labels if label_file else None)
+    return read_label_rows(data[name], FILTER_LABELS, kind, coder, names, where)
+
+
+def _drop_empty_labels(splits: dict[str, _Split], coder: LabelCoder) -> int:
+    """Take labels without a character from all documents; how many documents had one."""
+    codes = np.arange(len(coder.labels))
+    codes[[not label.strip() for label in coder.labels]] = -1
+    if (codes >= 0).all():
+        return 0
+    count = 0
+    for split in splits.values():
+        if split.labels:
+            before = split.labels.lengths
+            split.labels = split.labels.replace(codes).known
+            count += int((before != split.labels.lengths).sum())
+    return count
+
+
+def _drop_filtered(splits: dict[str, _Split]) -> dict[str, int]:
+    """Take labels that are left out of a document from its labels.
+
+    Returns:
+        How many were taken from each split.
+    """
+    counts = {}
+    for name, split in splits.items():
+        if split.labels and split.filters:
+            before = len(split.labels.codes)
+            split.labels = split.labels.without(split.filters)
+            counts[name] = before - len(split.labels.codes)
+    return counts
+
+
 def _class_names(schema: pa.Schema, column: str, where: str) -> list[str] | None:
     """Names that the data set's own features give to integer labels, if they do."""
     if column not in schema.names:
@@ -229,38 +295,66 @@ def _class_names_as_file(data: dict[str, pads.Dataset], column: str, source: str
     return LabelFile.from_names(names) if names else None
 
 
-def _carve_validation(splits: dict[str, _Split], settings: LoaderSettings) -> bool:
-    """Take a validation split out of the training split where there is none; whether that was done."""
-    if "validation" in splits or "train" not in splits or settings.validation_fraction == 0:
-        return False
-    train = splits["train"]
-    hashes = text_hashes(text for texts in train.texts(settings.text_column) for text in texts.to_pylist())
-    held_out = hashes < np.uint64(math.floor(settings.validation_fraction * 2**64))
-    if not held_out.any():
-        # A handful of documents: one text is held out, so that there is something to validate on.
-        held_out = hashes == hashes.min()
-    if held_out.all():
-        return False
-    for name, keep in (("train", ~held_out), ("validation", held_out)):
-        splits[name] = _Split(train.data, train.where, train.labels and train.labels.select(keep), keep)
-    if "test" in splits:
-        splits["test"] = splits.pop("test")  # back to the end
-    return True
+def _join_labels(splits: dict[str, _Split], coder: LabelCoder, order: LabelFile | None) -> None:
+    """Give all spellings of a label the code of one of them."""
+    labelled = [split for split in splits.values() if split.labels]
+    counts = sum(np.bincount(split.labels.codes, minlength=len(coder.labels)) for split in labelled)
+    joined = join_spellings(coder.labels, counts, order.names.ids if order else ())
+    for split in labelled:
+        split.labels = split.labels.replace(joined)
+        split.filters = split.filters and split.filters.replace(joined)
+
+
+def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[str, _Split], list[str]]:
+    """Take the validation and test splits that are missing and asked for out of the training split.
+
+    Returns:
+        All splits, and the names of those that were taken out; none where nothing would be left to train on.
+    """
+    fractions = {"validation": settings.validation_fraction, "test": settings.test_fraction}
+    fractions = {name: fraction for name, fraction in fractions.items() if fraction and name not in splits}
+    train = splits.get("train")
+    if train is None or not fractions:
+        return splits, []
+    if settings.split_by == "group":
+        names = train.groups(settings.group_column)
+    else:
+        names = (text for texts in train.texts(settings.text_column) for text in texts.to_pylist())
+    hashes, shares = text_hashes(names), list(fractions.values())
+    if settings.split_by == "stratified" and train.labels:
+        split_of = split_stratified(hashes, train.labels.codes, train.labels.lengths, shares)
+    else:
+        split_of = split_by_hash(hashes, shares)
+    keep = {name: split_of == number for number, name in enumerate([*fractions, "train"])}
+    if not keep["train"].any():
+        return splits, []
+    parts = {
+        name: _Split(
+            train.data,
+            train.where,
+            train.labels and train.labels.select(rows),
+            train.filters and train.filters.select(rows),
+            rows,
+        )
+        for name, rows in keep.items()
+        if rows.any()
+    }
+    splits = {**splits, **parts}
+    return {name: splits[name] for name in SPLITS if name in splits}, [name for name in parts if name != "train"]
 
 
 def _write(split: _Split, text_column: str, path: Path) -> None:
-    features = {"text": Value("string")}
-    if split.labels:
-        features["labels"] = List(Value("int32"))
-    schema = Features(features).arrow_schema
-    document = position = 0
+    of_labels = {"labels": split.labels, FILTER_LABELS: split.filters}
+    of_labels = {name: rows for name, rows in of_labels.items() if rows}
+    schema = Features({"text": Value("string"), **dict.fromkeys(of_labels, List(Value("int32")))}).arrow_schema
+    document, positions = 0, dict.fromkeys(of_labels, 0)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for texts in split.texts(text_column):
             columns = [texts]
-            if split.labels:
-                lengths = split.labels.lengths[document : document + len(texts)]
-                stop = position + int(lengths.sum())
-                columns.append(LabelRows(split.labels.codes[position:stop], lengths).to_arrow())
-                document, position = document + len(texts), stop
+            for name, rows in of_labels.items():
+                lengths, start = rows.lengths[document : document + len(texts)], positions[name]
+                positions[name] += int(lengths.sum())
+                columns.append(LabelRows(rows.codes[start : positions[name]], lengths).to_arrow())
+            document += len(texts)
             if len(texts):
                 writer.write_batch(pa.record_batch(columns, schema=schema))

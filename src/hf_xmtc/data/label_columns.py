@@ -26,6 +26,24 @@ class LabelRows:
         """The rows where the boolean ``keep`` is true, in order."""
         return LabelRows(self.codes[np.repeat(keep, self.lengths)], self.lengths[keep])
 
+    @property
+    def known(self) -> "LabelRows":
+        """The rows without negative codes."""
+        documents = np.repeat(np.arange(len(self.lengths)), self.lengths)[self.codes >= 0]
+        lengths = np.bincount(documents, minlength=len(self.lengths)).astype(np.int32)
+        return LabelRows(self.codes[self.codes >= 0], lengths)
+
+    def replace(self, codes: np.ndarray) -> "LabelRows":
+        """The rows with ``codes[code]`` for each code, each once in a row."""
+        return LabelRows(*_drop_repeats(codes[self.codes].astype(np.int32), self.lengths))
+
+    def without(self, others: "LabelRows") -> "LabelRows":
+        """The rows less the codes that the same rows of ``others`` hold."""
+        width = 1 + max(self.codes.max(initial=0), others.codes.max(initial=0))
+        documents, pairs = (np.repeat(np.arange(len(rows.lengths)), rows.lengths) for rows in (self, others))
+        keep = ~np.isin(documents * width + self.codes, pairs * width + others.codes)
+        return LabelRows(self.codes[keep], np.bincount(documents[keep], minlength=len(self.lengths)).astype(np.int32))
+
     def num_rows_from(self, label_id: int) -> int:
         """Rows that hold a code of ``label_id`` or more."""
         documents = np.repeat(np.arange(len(self.lengths)), self.lengths)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from hf_xmtc.models.label_names import LabelNames
 
 from .column_batches import damage_reported
+from .skos import SKOS_ENDINGS, read_skos
 
 __all__ = ["LABEL_FILES", "LabelFile", "file_digest", "read_label_file"]
 
@@ -56,24 +57,35 @@ class LabelFile:
 
 
 def read_label_file(path: str | os.PathLike) -> LabelFile:
-    """Read ``labels.parquet`` or ``labels.json``.
+    """Read ``labels.parquet``, ``labels.json`` or a SKOS vocabulary.
 
     Args:
-        path: A parquet file with a column ``label`` and, where known, ``name``, ``description`` and ``parents``; or a
-            JSON list of strings or ``{"label", "name", "parents"}`` entries.
+        path: A parquet file with a column ``label`` and, where known, ``name``, ``description`` and ``parents``; a
+            JSON list of strings or ``{"label", "name", "parents"}`` entries; or a SKOS vocabulary (``.ttl``, ``.rdf``, ``.nt``).
 
     Raises:
-        ValueError: If a label occurs twice, or the file is damaged or has neither form.
+        ValueError: If a label occurs twice or is empty, or the file is damaged or has neither form.
     """
     path = Path(path)
+    if path.suffix in SKOS_ENDINGS:
+        return LabelFile(*read_skos(path))
     if path.suffix not in (".parquet", ".json"):
-        raise ValueError(f"The label file {path} ends in {path.suffix!r}; give a labels.parquet or labels.json.")
+        raise ValueError(
+            f"The label file {path} ends in {path.suffix!r}; give a labels.parquet, labels.json or SKOS vocabulary (.ttl, .rdf, .nt)."
+        )
     if path.suffix == ".json":
-        return LabelFile(LabelNames.load(path))
-    try:
-        return _read_parquet(path)
-    except ValueError as error:
-        raise ValueError(f"Label file {path.name}: {error}") from error
+        labels = LabelFile(LabelNames.load(path))
+    else:
+        try:
+            labels = _read_parquet(path)
+        except ValueError as error:
+            raise ValueError(f"Label file {path.name}: {error}") from error
+    empty = next((place for place, label in enumerate(labels.names.labels) if not label.strip()), None)
+    if empty is not None:
+        raise ValueError(
+            f"Label file {path.name}: entry {empty} (counted from 0) is the empty label. Name it, or remove it."
+        )
+    return labels
 
 
 def file_digest(path: Path) -> str:

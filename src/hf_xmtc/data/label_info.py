@@ -33,9 +33,15 @@ class LabelInfo:
         num_documents: Documents of each split.
         num_without_labels: Of these, documents with an empty label list.
         num_with_unseen_labels: Of these, documents with a label of ``evaluation_only``.
+        num_filtered: Labels that the column ``filter_labels`` took from documents of each split that has it.
+        num_empty_labels: Documents with a label without a character, which was left out.
         fingerprint: Changes with the content of the data and the settings it was loaded with.
         license: Licence named in the data set's card, ``None`` if it names none.
         language: Languages named in the data set's card, ``"fi"`` or ``"fi, sv"``; ``None`` if it names none.
+        test_carved: True if the test split was taken out of the training split.
+        spellings: Labels that differ only by case, blanks, final punctuation or Unicode form, in groups.
+        duplicates: Documents with a text of another, see `hf_xmtc.data.duplicates.count_duplicates`.
+        named: Name of the benchmark that this is (`hf_xmtc.data.named_datasets`), ``None`` for other data.
     """
 
     names: LabelNames
@@ -47,9 +53,15 @@ class LabelInfo:
     num_documents: dict[str, int]
     num_without_labels: dict[str, int]
     num_with_unseen_labels: dict[str, int] = field(default_factory=dict)
+    num_filtered: dict[str, int] = field(default_factory=dict)
+    num_empty_labels: int = 0
     fingerprint: str = ""
     license: str | None = None
     language: str | None = None
+    test_carved: bool = False
+    spellings: list[list[str]] = field(default_factory=list, repr=False)
+    duplicates: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict, repr=False)
+    named: str | None = None
 
     @property
     def num_labels(self) -> int:

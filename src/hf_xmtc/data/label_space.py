@@ -71,7 +71,7 @@ def build_label_space(
     if not labels and evaluation_labels:
         raise ValueError(
             f"{source} has labels but no training split to number them by. "
-            "Give the names of the model's labels: label_names=…, label_space='file'."
+            "Give the names of the model's labels: label_names=…, or label_file=… (--label_file), with label_space='file'."
         )
     names, descriptions = (order or LabelFile.from_names([])).arrange(labels)
     return LabelSpace(names, descriptions, sorted((train_labels | evaluation_labels) - names.ids.keys(), key=sort_key))

@@ -16,28 +16,42 @@ except ImportError as error:
 
 from .build_folder import build_folder
 from .cache_keys import cache_key
-from .encoding import LoaderSettings, encode_source
+from .duplicates import duplicate_warning
+from .encoding import encode_source
+from .formats.corpus import ReadSettings
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
+from .label_spellings import spelling_warning
+from .loader_settings import LoaderSettings
+from .named_datasets import NamedDataset, find_benchmark
 from .sources import Source, read_source
 
 __all__ = ["load_xmtc_dataset"]
 
 # Raised when the same source and settings would be encoded differently, so that old caches are not reused.
-_ENCODING_VERSION = 1
+_ENCODING_VERSION = 3
 
 
 def load_xmtc_dataset(
     name_or_path: str | os.PathLike,
     *,
+    format: str | None = None,
     label_space: str = "train",
     label_file: str | os.PathLike | None = None,
     label_names: LabelNames | Sequence[str] | None = None,
     label_format: str = "ids",
+    label_separator: str | None = None,
+    one_based: bool = False,
     validation_fraction: float = 0.1,
+    test_fraction: float = 0.0,
+    split_by: str = "hash",
+    group_column: str | None = None,
+    normalize_labels: bool = False,
+    named: str | None = None,
     text_column: str = "text",
     label_column: str = "labels",
     for_training: bool = True,
+    encoding: str | None = None,
     config_name: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     revision: str | None = None,
@@ -48,37 +62,77 @@ def load_xmtc_dataset(
     label ids of the document, each once; documents without labels are kept). Names, descriptions and counts come from
     `label_info_of`. The result is the same in every process: labels are in the order of the label file
     (``labels.parquet`` or ``labels.json``) where there is one, else sorted. Labels that occur only in evaluation data get
-    ids from ``num_labels`` on and are warned about. The encoded data is cached and rebuilt when the source or a setting
+    ids from ``num_labels`` on and are warned about. Labels that a column ``filter_labels`` lists are no labels of the document, and the
+    column stays, so that metrics leave them out of its predictions too. The encoded data is cached and rebuilt when the source or a setting
     changes.
 
     Args:
         name_or_path: ``"demo"``, a folder with ``train.parquet``, ``validation.parquet``, ``test.parquet`` (or shards such
-            as ``train-00000-of-00002.parquet``) in the columns ``text`` and ``labels``, or the id of a data set on the Hub.
+            as ``train-00000-of-00002.parquet``) in the columns ``text`` and ``labels``, a folder or file in another format
+            (docs/data.md), or the id of a data set on the Hub. A single file is training data.
+        format: Format of the files, such as ``"csv"`` or ``"xmc-raw"``; recognised by their names and first lines where it is None.
         label_space: ``"train"`` numbers the labels of the training split; ``"file"`` all labels of the label file.
-        label_file: Label file to use instead of the data set's own. It sets order and names; for integer labels its n-th
+        label_file: Label file or SKOS vocabulary to use instead of the data set's own. It sets order and names; for integer labels its n-th
             entry is label id n.
         label_names: The same held in memory, for instance the names of a trained model.
-        label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1.
-        validation_fraction: Share of the training documents that becomes the validation split where there is none, chosen
-            by a hash of the text (equal texts stay together); 0 for none.
-        text_column: Column of the text in the source.
-        label_column: Column of the labels in the source.
+        label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1; ``"multi_hot"`` also for tables with
+            a column of 0 and 1 for each label.
+        label_separator: What separates labels in a cell of a table; ``""`` where a cell is one label. Lists in brackets need none.
+        one_based: ``True`` if integer label ids in text files count from 1.
+        validation_fraction: Share of the training documents that becomes the validation split where there is none; 0 for none.
+        test_fraction: Likewise for the test split.
+        split_by: How these documents are chosen, always the same ones: ``"hash"`` of the text (equal texts stay together),
+            ``"stratified"`` over the labels (each label has its share in each split, and one document at least in training; equal texts
+            stay together), or ``"group"``, by a hash of ``group_column``.
+        group_column: Column whose equal values stay together, such as the book of a chapter.
+        normalize_labels: Join labels that differ only by case, blanks, final punctuation or Unicode form; the most frequent spelling
+            stays.
+        named: Benchmark that the data are, such as ``"eurlex-4k"``: its sizes are checked and its propensity constants used. By default
+            the one with the name of the folder, if there is one; ``"none"`` for none. See `hf_xmtc.data.named_datasets`.
+        text_column: Column of the text in the source; of csv, tsv and JSON lines also several, ``"title,abstract"``, joined by line ends.
+        label_column: Column of the labels in the source; of csv, tsv and JSON lines also several, ``"topic_*"``.
         for_training: ``False`` accepts data without a training split or without labels, for evaluation or prediction alone.
+        encoding: Encoding of text files, by default UTF-8; UTF-16 is recognised.
         config_name: Configuration of a Hub data set that has several.
         cache_dir: Folder for the encoded data, by default the cache of `datasets`.
         revision: Branch, tag or commit of a Hub data set.
 
     Returns:
         The splits that exist, among ``train``, ``validation`` and ``test``. Splits without labels (``for_training=False``)
-        have no column ``labels``.
+        have no column ``labels``; those with pairs to leave out also have ``filter_labels``.
 
     Raises:
         FileNotFoundError: If there is no such data set or label file.
         ConnectionError: If a Hub data set is asked for and the Hub cannot be reached.
         ValueError: If the data is empty or damaged, a column is missing or of an unsupported type, or names and label ids disagree.
     """
-    settings = LoaderSettings(label_space, label_format, validation_fraction, text_column, label_column, for_training)
-    source = read_source(name_or_path, config_name=config_name, revision=revision, cache_dir=cache_dir)
+    settings = LoaderSettings(
+        label_space,
+        label_format,
+        validation_fraction,
+        text_column,
+        label_column,
+        for_training,
+        test_fraction,
+        split_by,
+        group_column,
+        normalize_labels,
+    )
+    reading = ReadSettings(
+        text_column,
+        label_column,
+        label_format,
+        label_separator,
+        one_based,
+        encoding,
+        group_column=group_column,
+        require_labels=for_training,
+    )
+    source = read_source(
+        name_or_path, format=format, reading=reading, config_name=config_name, revision=revision, cache_dir=cache_dir
+    )
+    if source.converted:
+        settings = replace(settings, text_column="text", label_column="labels", label_format="ids")
     given_names = None if label_names is None else LabelFile.from_names(label_names)
     label_path = _choose_label_file(source, label_file, given_names)
     fingerprint = _fingerprint(source, given_names, label_path, settings)
@@ -89,11 +143,13 @@ def load_xmtc_dataset(
         with build_folder(folder) as unfinished:
             encode_source(source, labels, settings, fingerprint, unfinished)
     info = LabelInfo.load(folder)
-    if info.language != source.card.language:
-        # It changes nothing in the data, so it is no part of the fingerprint.
-        info = replace(info, language=source.card.language)
+    benchmark = find_benchmark(named, source.name)
+    facts = {"language": source.card.language, "named": benchmark and benchmark.name}
+    if any(getattr(info, name) != value for name, value in facts.items()):
+        # They change nothing in the data, so they are no part of the fingerprint.
+        info = replace(info, **facts)
         info.save_facts(folder)
-    _warn_about(source, info)
+    _warn_about(source, info, benchmark)
     return datasets.DatasetDict(
         {split: datasets.Dataset.from_file(str(folder / f"{split}.arrow"), split=split) for split in info.num_documents}
     )
@@ -117,7 +173,20 @@ def _fingerprint(source: Source, given_names: LabelFile | None, label_path: Path
     return cache_key(parts)
 
 
-def _warn_about(source: Source, info: LabelInfo) -> None:
+def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None) -> None:
+    warning_of_benchmark = benchmark and benchmark.difference(info)
+    for text in (
+        warning_of_benchmark,
+        spelling_warning(source.name, info.spellings),
+        duplicate_warning(source.name, info.duplicates, info.num_documents),
+    ):
+        if text:
+            warnings.warn(text, stacklevel=3)
+    if info.num_empty_labels:
+        warnings.warn(
+            f"{source.name}: {info.num_empty_labels:,} documents have an empty label, which is left out. Does a cell end in a separator?",
+            stacklevel=3,
+        )
     if source.left_out:
         warnings.warn(
             f"{source.name}: the splits {list(source.left_out)} are left out; only train, validation and test are used.",

@@ -1,38 +1,49 @@
-"""Where a data set comes from: the shipped one, a folder of parquet files, or the Hugging Face Hub.
+"""Where a data set comes from: the shipped one, files in one of many formats, or the Hugging Face Hub.
 
-Each reader returns the same `Source`, splits that are still as their author left them. A new file format is one more
-reader here.
+Each gives the same `Source`, splits that are still as their author left them. Files that are not parquet are converted once
+(`hf_xmtc.data.formats`) and kept as parquet in the cache.
 """
 
 import hashlib
+import logging
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import datasets
+import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
+from .build_folder import build_folder
+from .cache_keys import cache_key
 from .column_batches import damage_reported
 from .data_card import CardFacts, read_data_card
+from .formats.conversion import write_corpus
+from .formats.corpus import Corpus, Format, ReadSettings
+from .formats.registry import FORMATS, ambiguous_formats, find_format
+from .formats.split_files import SPLITS, files_of_splits
+from .formats.xmc_sparse import XMC_SPARSE
 from .label_file import LABEL_FILES, file_digest
 
 __all__ = ["DEMO_FOLDER", "SPLITS", "Source", "read_source"]
 
+logger = logging.getLogger(__name__)
+
 DEMO_FOLDER = Path(__file__).parent / "demo"
-SPLITS = ("train", "validation", "test")
 _SPLIT_ALIASES = {"val": "validation", "valid": "validation", "dev": "validation"}
-_SPLIT_FILE = re.compile(
-    r"(?P<split>train|validation|val|valid|dev|test)(-(?P<shard>\d{5})-of-(?P<shards>\d{5})(-[0-9a-f]+)?)?\.parquet"
-)
+# Raised when a format gives other documents than before, so that old conversions are not reused.
+_CONVERSION_VERSION = 1
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _FORMS = (
     "Give 'demo' (the data set shipped with hf_xmtc), a folder with train.parquet, validation.parquet and test.parquet "
-    "(columns text and labels), or the id of a data set on the Hugging Face Hub ('user/name')."
+    f"(columns text and labels), a folder or file of another format ({', '.join(kind.name for kind in FORMATS)}), or the id of a data "
+    "set on the Hugging Face Hub ('user/name')."
 )
 
 
@@ -41,12 +52,13 @@ class Source:
     """A data set as its author left it.
 
     Attributes:
-        name: ``demo``, the folder's own name, or the Hub id; never a path of this machine.
+        name: ``demo``, the own name of the folder or file, or the Hub id; never a path of this machine.
         splits: Arrow data set of each split; its schema may carry the `datasets` features.
         fingerprint: Changes whenever the content does.
         label_file: The label file that came with the data, if any.
         card: Licence and languages that the data set's card names.
         left_out: Splits of the source that are neither training, validation nor test data.
+        converted: True if the columns are ``text`` and ``labels``, whatever they were called in the files.
     """
 
     name: str
@@ -55,101 +67,193 @@ class Source:
     label_file: Path | None = None
     card: CardFacts = CardFacts()
     left_out: tuple[str, ...] = ()
+    converted: bool = False
 
 
 def read_source(
     name_or_path: str | os.PathLike,
     *,
+    format: str | None = None,
+    reading: ReadSettings | None = None,
     config_name: str | None = None,
     revision: str | None = None,
     cache_dir: str | os.PathLike | None = None,
 ) -> Source:
-    """Open a data set by name or path without reading its rows.
+    """Open a data set by name or path. Rows of parquet files are not read; other files are converted to parquet in the cache.
 
     Args:
-        name_or_path: ``"demo"``, a folder, or a Hub data set id. A folder of that name goes before the Hub; a folder called
+        name_or_path: ``"demo"``, a folder or file, or a Hub data set id. A folder of that name goes before the Hub; a folder called
             ``demo`` is ``"./demo"``.
+        format: Format of the files; None to recognise it.
+        reading: How files are read that are not parquet.
         config_name: Configuration of a Hub data set that has several.
         revision: Branch, tag or commit of a Hub data set.
-        cache_dir: Cache of `datasets.load_dataset` for Hub data sets.
+        cache_dir: Cache of `datasets.load_dataset` for Hub data sets, and folder of converted files.
 
     Raises:
-        FileNotFoundError: If there is nothing of that name, or the folder has no parquet file of a split.
+        FileNotFoundError: If there is nothing of that name, or the folder has no files of a split.
         ConnectionError: If the Hub is needed and cannot be reached.
-        ValueError: If a file is damaged or shards are missing.
+        ValueError: If there are files of two formats, a file is damaged or shards are missing, or a setting has no effect on this source.
     """
-    if name_or_path == "demo":
-        return _read_folder(DEMO_FOLDER)
+    reading = reading or ReadSettings()
     path = Path(name_or_path)
-    if path.is_dir():
-        return _read_folder(path)
-    if path.is_file():
-        raise ValueError(f"{path} is a file; give the folder that holds the splits. {_FORMS}")
+    if name_or_path != "demo" and path.exists():
+        _check_name(path)
+        if format not in (None, "parquet") or not (parquet := _parquet_files(path)):
+            return _read_format(path, format, reading, cache_dir)
+        if format is None and path.is_dir() and (other := find_format(path, None)) and other[0] is not XMC_SPARSE:
+            raise ambiguous_formats(
+                path, {"parquet": set().union(*parquet.values()), other[0].name: set().union(*other[1].values())}
+            )
+        _check_no_effect("parquet files", None, reading)
+        return _read_parquet(path, parquet)
+    _check_no_effect(f"{os.fspath(name_or_path)!r}", format, reading)
+    if name_or_path == "demo":
+        return _read_parquet(DEMO_FOLDER, _parquet_files(DEMO_FOLDER))
     if isinstance(name_or_path, str) and _HUB_ID.fullmatch(name_or_path):
         return _read_hub(name_or_path, config_name, revision, cache_dir)
-    raise FileNotFoundError(f"There is no folder {os.fspath(name_or_path)!r}. {_FORMS}")
+    raise FileNotFoundError(f"There is no folder or file {os.fspath(name_or_path)!r}. {_FORMS}")
 
 
-def _read_folder(folder: Path) -> Source:
+def _check_name(path: Path) -> None:
     try:
-        os.fspath(folder.resolve()).encode()
+        os.fspath(path.resolve()).encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"The name of the folder {os.fspath(folder)!r} is not UTF-8 ({error.reason}). Rename it."
+            f"The name of the folder or file {os.fspath(path)!r} is not UTF-8 ({error.reason}). Rename it."
         ) from error
+
+
+def _check_no_effect(what: str, format: str | None, reading: ReadSettings) -> None:
+    """Refuse settings of text files for a source that is none."""
+    for name in ("format", "encoding", "label_separator", "one_based"):
+        value = format if name == "format" else getattr(reading, name)
+        if value not in (None, False):
+            raise ValueError(f"{name}={value!r} says how files of text are read, which {what} are not. Leave it out.")
+
+
+def _parquet_files(path: Path) -> dict[str, list[Path]]:
+    """The parquet files of each split; a single file is training data."""
     # `DatasetDict.push_to_hub` puts the splits into data/; a clone of such a repository is read as it is.
-    folders = [folder, folder / "data"] if (folder / "data").is_dir() else [folder]
-    files = next(filter(None, map(_split_files, folders)), None)
-    if files is None:
-        present = sorted(entry.name for entry in folder.iterdir())
-        listing = ", ".join(present[:10]) + (", …" if len(present) > 10 else "") or "nothing"
-        raise FileNotFoundError(
-            f"The folder {folder} has no train.parquet, validation.parquet or test.parquet (nor shards such as "
-            f"train-00000-of-00002.parquet); it holds: {listing}. {_FORMS}"
-        )
-    digest = hashlib.blake2b(digest_size=16)
+    folders = [path, path / "data"] if (path / "data").is_dir() else [path]
+    return next(filter(None, (files_of_splits(".parquet")(folder, False) for folder in folders)), {})
+
+
+def _read_parquet(path: Path, files: dict[str, list[Path]]) -> Source:
     splits = {}
     for split, paths in files.items():
-        for path in paths:
-            with damage_reported(path):
-                columns = pq.read_schema(path).names
+        schemas = []
+        for file in paths:
+            with damage_reported(file):
+                schemas.append(pq.read_schema(file))
+            columns = schemas[-1].names
             if repeated := [column for column in columns if columns.count(column) > 1]:
                 raise ValueError(
-                    f"{path} has {len(repeated)} columns that share a name, {', '.join(map(repr, repeated))}, among {columns}. Keep one "
+                    f"{file} has {len(repeated)} columns that share a name, {', '.join(map(repr, repeated))}, among {columns}. Keep one "
                     "of each name."
                 )
-            digest.update(f"{split} {file_digest(path)}".encode())
         with damage_reported(paths[0]):
-            splits[split] = pads.dataset([os.fspath(path) for path in paths], format="parquet")
+            splits[split] = pads.dataset([os.fspath(file) for file in paths], _joint_schema(schemas), format="parquet")
+    folder = path if path.is_dir() else path.parent
     readme = folder / "README.md"
     return Source(
-        name=folder.resolve().name,
+        name=path.resolve().name,
         splits=splits,
-        fingerprint=digest.hexdigest(),
-        label_file=next((place / name for place in folders for name in LABEL_FILES if (place / name).is_file()), None),
+        fingerprint=_digest(f"{split} {file_digest(file)}" for split, paths in files.items() for file in paths),
+        label_file=_label_file_in(folder),
         card=read_data_card(readme) if readme.is_file() else CardFacts(),
     )
 
 
-def _split_files(folder: Path) -> dict[str, list[Path]]:
-    """Parquet files of each split in `SPLITS` order; refuses incomplete and ambiguous ones."""
-    parts: dict[str, list[tuple[int, int, Path]]] = {}
-    for path in sorted(folder.iterdir()):
-        if match := _SPLIT_FILE.fullmatch(path.name):
-            split = _SPLIT_ALIASES.get(match["split"], match["split"])
-            parts.setdefault(split, []).append((int(match["shard"] or 0), int(match["shards"] or 1), path))
-    for split, shards in parts.items():
-        expected = shards[0][1]
-        numbers = [shard for shard, _, _ in shards]
-        names = ", ".join(path.name for _, _, path in shards)
-        if len(set(numbers)) != len(numbers) or any(total != expected for _, total, _ in shards):
-            raise ValueError(f"Several files claim to be the {split} split: {names}. Keep one set of them in {folder}.")
-        if missing := sorted(set(range(expected)) - set(numbers)):
-            raise ValueError(
-                f"The {split} split should have {expected} files but {len(numbers)} are in {folder}: shard {missing[0]} is "
-                "missing. Was the download interrupted? Fetch it again."
-            )
-    return {split: [path for _, _, path in sorted(parts[split])] for split in SPLITS if split in parts}
+def _joint_schema(schemas: list[pa.Schema]) -> pa.Schema:
+    """The schema of the first shard; columns without any value there have the type of the first shard that has one."""
+    joint = schemas[0]
+    for place, field in enumerate(joint):
+        if _is_untyped(field.type):
+            others = (schema.field(field.name) for schema in schemas[1:] if field.name in schema.names)
+            joint = joint.set(place, next((other for other in others if not _is_untyped(other.type)), field))
+    return joint
+
+
+def _is_untyped(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return pa.types.is_null(kind.value_type if is_list else kind)
+
+
+def _label_file_in(folder: Path) -> Path | None:
+    places = (folder / place / name for place in ("", "data") for name in LABEL_FILES)
+    return next((path for path in places if path.is_file()), None)
+
+
+def _digest(lines: Iterable[str]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for line in lines:
+        digest.update(line.encode())
+    return digest.hexdigest()
+
+
+def _read_format(path: Path, name: str | None, reading: ReadSettings, cache_dir: str | os.PathLike | None) -> Source:
+    found = None if name == "parquet" else find_format(path, name)
+    if found is None:
+        raise _no_format(path)
+    kind, files = found
+    if name is None:
+        names = sorted(file.name for paths in files.values() for file in paths)
+        listing = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        logger.info(f"{path} is read as {kind.name}: {listing}. Another format can be named (--format).")
+    folder = path if path.is_dir() else path.parent
+    fingerprint = cache_key([_CONVERSION_VERSION, kind.name, asdict(reading), _digest(_contents(kind, files, folder))])
+    target = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_xmtc"
+    target /= f"{re.sub(r'[^A-Za-z0-9_.-]', '_', path.resolve().name)}-{kind.name}-{fingerprint}"
+    if not target.is_dir():
+        corpus = kind.read(files, reading)
+        _check_has_text(corpus, path, kind)
+        with build_folder(target) as unfinished:
+            write_corpus(corpus, unfinished, f"{path.name} ({kind.name})")
+    source = _read_parquet(target, _parquet_files(target))
+    readme = folder / "README.md"
+    return replace(
+        source,
+        name=path.resolve().name,
+        fingerprint=fingerprint,
+        label_file=source.label_file or _label_file_in(folder),
+        card=read_data_card(readme) if readme.is_file() else CardFacts(),
+        converted=True,
+    )
+
+
+def _check_has_text(corpus: Corpus, path: Path, kind: Format) -> None:
+    """Refuse data without texts, from which no text model can be trained.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    if any("text" not in documents.schema.names for documents in corpus.splits.values()):
+        raise ValueError(
+            f"{path} ({kind.name}) holds label ids and bags of words but no texts, and models of texts cannot be trained on them. Get the "
+            "raw texts of the data set (trn.json.gz, or train_raw_texts.txt and train_labels.txt); `hf-xmtc convert --with_features` "
+            "makes the bags of words readable for other programs."
+        )
+
+
+def _contents(kind: Format, files: dict[str, list[Path]], folder: Path) -> Iterable[str]:
+    for split, paths in files.items():
+        yield from (f"{split} {path.name} {file_digest(path)}" for path in paths)
+    side_files = {path for pattern in kind.side_files for path in folder.glob(pattern) if path.is_file()}
+    yield from (f"{path.relative_to(folder)} {file_digest(path)}" for path in sorted(side_files))
+
+
+def _no_format(path: Path) -> FileNotFoundError:
+    if path.is_file():
+        return FileNotFoundError(
+            f"The format of {path} is not recognised by its name and first line. Name it in format=… (--format). {_FORMS}"
+        )
+    present = sorted(entry.name for entry in path.iterdir())
+    listing = ", ".join(present[:10]) + (", …" if len(present) > 10 else "") or "nothing"
+    return FileNotFoundError(
+        f"The folder {path} has no train.parquet, validation.parquet or test.parquet (nor shards such as "
+        f"train-00000-of-00002.parquet), nor files of another format; it holds: {listing}. {_FORMS}"
+    )
 
 
 def _read_hub(name: str, config_name: str | None, revision: str | None, cache_dir: str | os.PathLike | None) -> Source:

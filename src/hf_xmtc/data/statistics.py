@@ -53,8 +53,10 @@ def dataset_statistics(dataset: "DatasetDict", *, head_above: int = 100, tail_up
         tail_up_to: Labels with at most this many are tail labels.
 
     Returns:
-        JSON-ready: ``source``, ``num_labels``, ``num_evaluation_only_labels``, ``validation_carved``, the ``splits``
-        (documents, documents without labels, with labels that only evaluation data has, labels and words per document),
+        JSON-ready: ``source``, ``num_labels``, ``num_evaluation_only_labels``, ``validation_carved`` and ``test_carved``, ``duplicates``,
+        ``num_spellings`` (labels in several spellings), ``num_filtered`` (labels taken from documents by ``filter_labels``), ``named`` (the benchmark), the ``splits`` (documents, documents without labels,
+        with labels that only evaluation data has, labels and words per document, empty texts, and texts mostly of scripts without blanks
+        between words),
         and ``documents_per_label``, ``label_groups`` and ``num_labels_without_documents`` of the training split.
     """
     info = label_info_of(dataset)
@@ -63,6 +65,11 @@ def dataset_statistics(dataset: "DatasetDict", *, head_above: int = 100, tail_up
         "num_labels": info.num_labels,
         "num_evaluation_only_labels": len(info.evaluation_only),
         "validation_carved": info.validation_carved,
+        "test_carved": info.test_carved,
+        "duplicates": info.duplicates,
+        "num_spellings": len(info.spellings),
+        "num_filtered": info.num_filtered,
+        "named": info.named,
         "splits": {split: _split_statistics(rows, info.num_labels) for split, rows in dataset.items()},
     }
     if "train" in dataset and "labels" in dataset["train"].column_names:
@@ -93,6 +100,8 @@ def summarize_statistics(statistics: dict[str, Any]) -> str:
         ):
             if numbers.get(key):
                 parts.append(f"{numbers[key]:,} {words}")
+        if filtered := statistics["num_filtered"].get(split):
+            parts.append(f"{filtered:,} labels left out by filter_labels")
         lines.append(f"  {split}: " + ", ".join(parts))
     if "label_groups" in statistics:
         spread = statistics["documents_per_label"]
@@ -121,7 +130,16 @@ def _split_statistics(rows: "Dataset", num_labels: int) -> dict[str, Any]:
             for texts in _batches(rows, "text")
         ]
         statistics["words_per_document"] = _summary(np.concatenate(words or [np.empty(0)]))
+        statistics["num_empty"] = int(sum((count == 0).sum() for count in words))
+        statistics["num_without_blanks"] = sum(map(_without_blanks, _batches(rows, "text")))
     return statistics
+
+
+def _without_blanks(texts: pa.Array) -> int:
+    """Texts of which more than half the letters belong to scripts that put no blanks between words."""
+    scripts = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+    theirs, all_letters = (pc.count_substring_regex(texts, pattern) for pattern in (scripts, r"\p{L}"))
+    return pc.sum(pc.greater(pc.multiply(theirs, 2), all_letters)).as_py() or 0
 
 
 def _summary(values: np.ndarray) -> dict[str, float]:

@@ -23,7 +23,7 @@ def usage(repo_id: str, family: str, label_info: Mapping, recipe: Mapping) -> st
     """
     num_candidates = label_info.get("num_candidates", 0)
     parts = [
-        _usage_with_candidates(repo_id, num_candidates, bool(recipe.get("candidates_from")))
+        _usage_with_candidates(repo_id, num_candidates, bool(recipe.get("candidates_digest")))
         if num_candidates
         else _usage(repo_id, family == "ensemble")
     ]

@@ -96,6 +96,7 @@ OF_FAMILY = {
         LIGHTATTENTION,
     ),
     "xmlrnn": ("AttentionXML (You et al., 2018), as its ablation", ATTENTIONXML),
+    "treaderxml": ("TReaderXML (Wang et al., 2022)", TREADERXML),
     "laco": ("LACO (Zhang et al., 2021)", LACO),
     "seqtag": ("LACO (Zhang et al., 2021), as a baseline", LACO),
 }

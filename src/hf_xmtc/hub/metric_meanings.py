@@ -28,10 +28,16 @@ MEANINGS = {
     "label_dependency_kl": "distance of the label pairs of predicted and true sets (LACO, equation 8; pairs that are never predicted count "
     "with 1e-6); no percentage, lower is better",
     "candidate_recall": "share of a document's labels among its candidates, the most that the model can find",
+    "teacher_recall": "share of a document's labels among those of its neighbours in training and their parents",
+    "teacher_size": "labels and parents that a document's neighbours give it, on average; no percentage",
 }
-NOT_PER_CENT = ("label_dependency_kl",)
-# Metrics of parts of a model that scores candidates, by the beginnings of their names.
-PARTS = {"generator_": "the candidates' generator alone: ", "model_": "the model's own scores alone: "}
+NOT_PER_CENT = ("label_dependency_kl", "teacher_size")
+# Metrics of parts of a model, by the beginnings of their names.
+PARTS = {
+    "generator_": "the candidates' generator alone: ",
+    "model_": "the model's own scores alone: ",
+    "neighbors_": "the votes of near training texts alone: ",
+}
 
 
 def meaning_of(name: str) -> str:

@@ -18,6 +18,7 @@ from hf_xmtc.models.former_settings import with_current_fields
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
 from hf_xmtc.strict_json import as_plain, json_text
 
+from .card_limits import limits_of, stored_families
 from .card_usage import TASK, has_tuned_threshold, usage
 from .citations import citation
 from .ensemble_card import introduction, parts_section
@@ -92,7 +93,8 @@ def build_model_card(
         model_name: Name of the model, without the account.
         model_family: Family as in ``--model_family``, such as ``bertxml``; becomes a tag.
         dataset_name: Name of the data set for readers.
-        label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, and of the config
+        label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, ``families`` (those of
+            the models in the folder, or "training texts", where they are more than ``model_family``), and of the config
             ``num_candidates``, ``retrieval_weight``, ``decision_threshold``, ``auxiliary_task``, ``cross_attention``, ``label_scoring``
             and ``label_text_weight``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory. None, NaN
@@ -150,7 +152,7 @@ def build_model_card(
         + "\n\n"
         + _labels(label_info, recipe),
         "## Training\n\n" + _training(recipe, metrics.get("train", {}), training_curve),
-        "## Limits\n\n" + "\n".join(f"- {limit}" for limit in [*_limits(model_family, label_info, recipe), *limits]),
+        "## Limits\n\n" + "\n".join(f"- {limit}" for limit in [*limits_of(model_family, label_info, recipe), *limits]),
         "## Citation\n\n" + citation(model_family, recipe),
     ]
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")
@@ -182,6 +184,7 @@ def card_from_folder(folder: str | Path, model_name: str | None = None, **facts:
             "num_labels": num_labels_of(config),
             "examples": [labels.name_of(label_id) for label_id in range(min(5, len(labels)))],
             **{name: config[name] for name in _OF_CONFIG if name in config},
+            "families": stored_families(folder, config),
             "num_with_parents": sum(bool(labels.parents_of(label_id)) for label_id in range(len(labels))),
         },
         "metrics": _read_json_if_there(folder / "metrics.json"),
@@ -299,11 +302,16 @@ def _data(name: str, description: str | None, license: str | None, repo_id: str 
         sentences.append(str(description).strip())
     if license:
         sentences.append(f"Licence of the data: {escaped(license).rstrip('.')}.")
-    if recipe.get("validation_carved"):
-        share = f" ({100 * recipe['validation_fraction']:g} %)" if "validation_fraction" in recipe else ""
-        sentences.append(
-            f"This data set has no validation split; a part of its training split{share}, chosen by a hash of the text, was held out as one."
-        )
+    for split in ("validation", "test"):
+        if recipe.get(f"{split}_carved"):
+            share = f" ({100 * recipe[f'{split}_fraction']:g} %)" if f"{split}_fraction" in recipe else ""
+            ways = {
+                "stratified": "so that each label has its share in it",
+                "group": "by groups of documents that belong together",
+            }
+            way = ways.get(recipe.get("split_by"), "by a hash of the text")
+            part = f"a part of its training split{share}, chosen {way}"
+            sentences.append(f"This data set has no {split} split; {part}, was held out as one.")
     if (limit := recipe.get("max_train_documents")) and recipe.get("document_sample"):
         sentences.append(f"At most {limit:,} of its training documents were used, a sample by a hash of their texts.")
     return " ".join(sentences)
@@ -347,48 +355,6 @@ def _speed(value: float) -> str:
 
 def _cell(value: Any) -> str:
     return escaped(value if isinstance(value, str) else json_text(value, default=str), _SETTING_LENGTH) or '""'
-
-
-_HOLDS_DOCUMENTS = "The model holds its training documents as weights: publish it only where these may be published."
-
-
-def _limits(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
-    length = recipe.get("max_length_tokens") or recipe.get("max_length")
-    cut = f"Only the first {length:,} tokens of a text are read" if length else "Long texts are cut at the tokenizer's limit"
-    scores = (
-        "Scores are independent sigmoids, one per label. They do not add up to 1 and are not calibrated: a score of 0.8 does not mean that "
-        "the label is right in 80 % of cases."
-    )
-    if family in ("bonsai", "parabel"):
-        scores = (
-            "Scores are products of probabilities along a path of each tree, averaged over the trees. They are low for labels that texts seldom "
-            "have, and are not calibrated."
-        )
-    known = "Only labels seen in training can be predicted"
-    if family == "neighbors":
-        if label_info.get("label_text_weight"):
-            known = "Labels without a training document are found by their names and descriptions alone"
-        scores = (
-            "Scores are the share of the votes of similar training documents, mixed with the similarity of a label's own text. They rank labels and "
-            "are no probabilities."
-        )
-    if family == "seqtag":
-        scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
-    if family == "ensemble":
-        cut = "Each part cuts long texts at its own limit"
-        scores = "Scores are combined from the parts' and rank labels; they are no probabilities. Labels that no part ranks high have none."
-    if label_info.get("retrieval_weight"):
-        scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
-    tuned = family == "seqtag" or has_tuned_threshold(recipe)
-    families = {family, *(part.get("model_type") for part in (recipe.get("parts") or {}).values())}
-    return [
-        f"{cut}; what stands after them has no influence.",
-        f"{known}; the label set is fixed in `labels.json`.",
-        scores + ("" if tuned else " Rank by them, and choose a threshold on your own documents."),
-        "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
-        "The model repeats the habits of the people who assigned the training labels, their omissions included.",
-        *([_HOLDS_DOCUMENTS] if "neighbors" in families else []),
-    ]
 
 
 def _read_json_if_there(path: Path) -> dict:

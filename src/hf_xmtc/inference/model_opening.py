@@ -124,6 +124,11 @@ def check_readable(name_or_path: str) -> None:
     if (folder / GENERATOR_FOLDER / "config.json").is_file():
         check_readable(str(folder / GENERATOR_FOLDER))
     if missing:
+        inside = sorted(str(path.parent) for path in folder.glob("*/config.json") if path.parent.name != GENERATOR_FOLDER)
+        if "config.json" in missing and inside:
+            raise FileNotFoundError(
+                f"{name_or_path} is no model folder, but holds some: {', '.join(inside[:10])}. Give one of them."
+            )
         raise FileNotFoundError(
             f"The model folder {name_or_path} is not complete: {', '.join(missing)} missing. Was the training stopped "
             "before it ended? Run hf-xmtc train again with the same settings, or copy the folder again."

@@ -1,6 +1,6 @@
 """Texts through a model in batches of similar length."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.data.data_collator import pad_without_fast_tokenizer_warning
 
 from hf_xmtc.models.document_tokens import list_texts, tokenize_documents
+from hf_xmtc.models.filter_labels import drop_filtered, padded_filters
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.models.pipeline_xmtc import DEFAULT_TOP_K
 from hf_xmtc.models.predicted_sets import check_scores
@@ -22,6 +23,7 @@ def predict_texts(
     texts: Iterable[str],
     *,
     candidates: tuple[np.ndarray, np.ndarray] | None = None,
+    filters: Sequence[Sequence[int]] | None = None,
     top_k: int | None = None,
     threshold: float | str | None = None,
     batch_size: int = 32,
@@ -36,6 +38,7 @@ def predict_texts(
         tokenizer: Its tokenizer.
         texts: N texts, in whatever holds them: a list, tuple, array, generator, or a column of a data set or table.
         candidates: Labels to score for each text and their votes, each (N, C), for models that score candidates.
+        filters: Label ids that are left out of each text's answer, as data sets list them (`hf_xmtc.data.filter_labels`); N.
         top_k: Labels per text K at most; by default 5, or with a threshold as many as are above it.
         threshold: Only labels whose score is above it: a number, or ``"model"`` for the thresholds saved with the model.
         batch_size: Texts per batch.
@@ -74,13 +77,18 @@ def predict_texts(
             if candidates is not None:
                 batch["candidate_ids"], batch["candidate_votes"] = (torch.from_numpy(array[members]) for array in candidates)
             batch = batch.to(model.device)
+        left_out = padded_filters([] if filters is None else [filters[i] for i in members]).to(model.device)
+        looked = top_k and top_k + left_out.shape[1]
         if threshold is None:
-            output = model(**batch, top_k=top_k)
+            output = model(**batch, top_k=looked)
             label_ids = output.top_labels
         else:
-            output, in_set = model.predict_sets(None if threshold == "model" else float(threshold), top_k, **batch)
+            output, in_set = model.predict_sets(None if threshold == "model" else float(threshold), looked, **batch)
             label_ids = output.top_labels.masked_fill(~in_set, -100)
         check_scores(output.top_scores, output.top_labels)
+        if filters is not None:
+            width = top_k or label_ids.shape[1]
+            output.top_scores, label_ids = drop_filtered(output.top_scores, label_ids, left_out, width)
         num_cut += int(output.is_cut.sum()) if reads_texts else 0
         batches.append((members, label_ids.cpu().numpy(), output.top_scores.float().cpu().numpy()))
     width = max(label_ids.shape[1] for _, label_ids, _ in batches)

@@ -4,6 +4,7 @@ Annotators miss rare labels more often. A label's propensity is the estimated ch
 applies; the metrics weigh each hit by the inverse and divide by what the best possible ranking would reach.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,7 +55,7 @@ def inverse_propensity(label_counts: ArrayLike, num_documents: int, a: float = 0
         ValueError: If a count is negative or above ``num_documents``, or a constant is out of range.
 
     Source: Jain, Prabhu and Varma (2016), the propensity model. For N < 3 the logarithm makes the formula fall below 1,
-    which is no inverse probability; such weights are set to 1.
+    which is no inverse probability; such weights are set to 1, with a warning.
     """
     counts = np.asarray(label_counts, dtype=np.float64)
     if counts.ndim != 1:
@@ -69,6 +70,12 @@ def inverse_propensity(label_counts: ArrayLike, num_documents: int, a: float = 0
             f"num_documents={num_documents}. Are the counts from another split, or repeated labels counted twice?"
         )
     weights = 1.0 + (np.log(num_documents) - 1.0) * (b + 1.0) ** a * (counts + b) ** -a
+    if (weights < 1.0).any():
+        warnings.warn(
+            f"With num_documents={num_documents} the propensity formula gives weights below 1, which are set to 1: PSP is then precision. It "
+            "is meant for data sets of thousands of documents.",
+            stacklevel=2,
+        )
     return np.maximum(weights, 1.0)
 
 
@@ -152,25 +159,34 @@ class WeightedRanking:
 
     def psp(self, k: int) -> float:
         """PSP at k, see `psp_at_k`."""
-        return float(self.gains[:, :k].sum() / self.best_gains[self.best_ranks < k].sum())
+        gain, best_gain = self.terms(np.ones(k))
+        return float(gain.sum() / best_gain.sum())
 
     def psndcg(self, k: int, variant: str = "pyxclib") -> float:
         """PSnDCG at k, see `psndcg_at_k`."""
         if variant not in PSNDCG_VARIANTS:
             raise ValueError(f"variant must be one of {PSNDCG_VARIANTS}, got {variant!r}.")
         discount = discounts(k)
-        gains = self.gains[:, :k]
-        gain = gains @ discount[: gains.shape[1]]  # (N,)
-        within = self.best_ranks < k
-        best_gain = np.bincount(
-            self.best_rows[within],
-            weights=self.best_gains[within] * discount[self.best_ranks[within]],
-            minlength=len(gain),
-        )
+        gain, best_gain = self.terms(discount)
         if variant == "pyxclib":
             document_norm = np.cumsum(discount)[np.clip(self.num_positives, 1, k) - 1]
             gain, best_gain = gain / document_norm, best_gain / document_norm
         return float(gain.sum() / best_gain.sum())
+
+    def terms(self, rank_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gain of each document and that of its best ranking, (N,) each; the metrics are ratios of their sums.
+
+        Args:
+            rank_weights: What a hit at each of the first k ranks counts, (k,).
+        """
+        gains = self.gains[:, : len(rank_weights)]
+        within = self.best_ranks < len(rank_weights)
+        best_gain = np.bincount(
+            self.best_rows[within],
+            weights=self.best_gains[within] * rank_weights[self.best_ranks[within]],
+            minlength=len(gains),
+        )
+        return gains @ rank_weights[: gains.shape[1]], best_gain
 
 
 def weigh(ranking: RankingHits, inverse_propensity: ArrayLike) -> WeightedRanking:

@@ -11,6 +11,7 @@ from .configuration_linear_tree import BonsaiConfig, DiSMECConfig, ParabelConfig
 from .configuration_meshprobenet import MeSHProbeNetConfig
 from .configuration_neighbors import NeighborsConfig
 from .configuration_seqtag import SeqTagConfig
+from .configuration_treaderxml import TReaderXMLConfig
 from .configuration_xmlcnn import XMLCNNConfig
 from .configuration_xmlrnn import XMLRNNConfig
 from .label_losses import multi_hot_targets
@@ -24,6 +25,7 @@ from .modeling_linear_tree import BonsaiForXMTC, DiSMECForXMTC, ParabelForXMTC
 from .modeling_meshprobenet import MeSHProbeNetForXMTC
 from .modeling_neighbors import NeighborsForXMTC
 from .modeling_seqtag import SeqTagForXMTC
+from .modeling_treaderxml import TReaderXMLForXMTC
 from .modeling_xmlcnn import XMLCNNForXMTC
 from .modeling_xmlrnn import XMLRNNForXMTC
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
@@ -54,6 +56,8 @@ __all__ = [
     "ParabelForXMTC",
     "SeqTagConfig",
     "SeqTagForXMTC",
+    "TReaderXMLConfig",
+    "TReaderXMLForXMTC",
     "XMLCNNConfig",
     "XMLCNNForXMTC",
     "XMLRNNConfig",
@@ -78,6 +82,7 @@ FAMILIES: dict[str, type[XMTCPreTrainedModel]] = {
         NeighborsForXMTC,
         ParabelForXMTC,
         SeqTagForXMTC,
+        TReaderXMLForXMTC,
         XMLCNNForXMTC,
         XMLRNNForXMTC,
     )

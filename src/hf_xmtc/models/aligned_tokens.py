@@ -1,11 +1,13 @@
-"""Words of a batch in the first columns, wherever padding put them (`align_words`), and no more than a model takes (`check_length`)."""
+"""Batches of token ids: padded (`pad_documents`), with the words in the first columns (`align_words`), and no longer than a model takes
+(`check_length`)."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["AlignedWords", "align_words", "check_length"]
+__all__ = ["AlignedWords", "align_words", "check_length", "pad_documents"]
 
 
 class AlignedWords(NamedTuple):
@@ -65,6 +67,13 @@ def align_words(input_ids: Tensor, attention_mask: Tensor | None, pad_token_id: 
     order = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)  # (B, T)
     mask = mask.gather(1, order)
     return AlignedWords(input_ids.gather(1, order).masked_fill(~mask, padding), mask, order)
+
+
+def pad_documents(documents: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+    """Token ids of documents and their mask, each (B, T), filled up with id 0."""
+    lengths = torch.tensor([len(ids) for ids in documents])
+    input_ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids, dtype=torch.long) for ids in documents], batch_first=True)
+    return input_ids, torch.arange(input_ids.shape[1]) < lengths[:, None]
 
 
 def check_length(num_tokens: int, limit: int | None, beside: str = "") -> None:

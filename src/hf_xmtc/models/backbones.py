@@ -1,5 +1,6 @@
 """Pretrained encoders of transformers as parts of a family: their configs, how they are built and loaded."""
 
+import dataclasses
 import inspect
 from typing import Any
 
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig
 
-from .backbone_checks import check_model_type, try_backbone
+from .backbone_checks import check_model_type, positions_of, try_backbone
 
 __all__ = [
     "OptionalBackbone",
@@ -53,7 +54,7 @@ def stored_backbone(config: PreTrainedConfig) -> dict[str, Any]:
 
 
 class OptionalBackbone:
-    """How a config stores itself that has either an encoder of its own or a ``backbone_config``; stands before its config class.
+    """A config that has either an encoder of its own or a ``backbone_config``, and how it is stored; stands before its config class.
 
     Attributes:
         own_encoder_fields: Fields of the own encoder, which say nothing about a backbone.
@@ -61,6 +62,25 @@ class OptionalBackbone:
     """
 
     own_encoder_fields = backbone_fields = ()
+
+    def __post_init__(self, **kwargs: Any):
+        if self.backbone_config is not None:
+            self.backbone_config = backbone_config_of(self.backbone_config)
+            self._positions = positions_of(self.backbone_config)
+            self._follow_backbone()
+        super().__post_init__(**kwargs)
+
+    def _follow_backbone(self) -> None:
+        """Take from the backbone what it states itself, and refuse settings that it would leave without effect."""
+        defaults = {entry.name: entry.default for entry in dataclasses.fields(self)}
+        for field in self.own_encoder_fields:
+            if getattr(self, field) != defaults[field]:
+                raise ValueError(
+                    f"{field}={getattr(self, field)!r} is a setting of the own encoder, but backbone_config puts a "
+                    f"{self.backbone_config.model_type} model in its place. Set it on the backbone's config, or leave it out."
+                )
+        for field in self.backbone_fields:
+            setattr(self, field, getattr(self.backbone_config, field, None))
 
     def to_dict(self) -> dict[str, Any]:
         output = super().to_dict()

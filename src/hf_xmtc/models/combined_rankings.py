@@ -24,24 +24,31 @@ class JoinedRankings:
     Args:
         rankings: For each part its label ids, best first, (N, K), negative where there is none, and their scores from 0 to 1,
             (N, K). K may differ; shorter lists have no label in the places behind.
+        depth: Labels of each part that are combined, from which ``mean_rank`` counts down; by default the largest K.
 
     Attributes:
         label_ids: The labels that any part has for a document, ascending, padded with -100, (N, U).
-        depth: The largest K.
+        depth: As given, or the largest K.
 
     Raises:
-        ValueError: If there is no part, or the shapes differ.
+        ValueError: If there is no part, the shapes differ, a score is not from 0 to 1, or a part has a label twice for a document.
     """
 
-    def __init__(self, rankings: Sequence[tuple[np.ndarray, np.ndarray]]):
+    def __init__(self, rankings: Sequence[tuple[np.ndarray, np.ndarray]], depth: int | None = None):
         shapes = [(labels.shape, scores.shape) for labels, scores in rankings]
         if not shapes or len({shape[0] for pair in shapes for shape in pair}) > 1 or any(a != b for a, b in shapes):
             raise ValueError(
                 f"The parts' labels and scores have the shapes {shapes}, but each needs labels and scores of the same (documents, K), of "
                 "the same documents in the same order."
             )
-        self.depth = max(labels.shape[1] for labels, _ in rankings)
-        missing = [((0, 0), (0, self.depth - labels.shape[1])) for labels, _ in rankings]
+        if depth is not None and depth < 1:
+            raise ValueError(f"depth={depth}, but at least 1 label of each part is combined.")
+        rankings = [(labels[:, :depth], scores[:, :depth]) for labels, scores in rankings]
+        for part, ranking in enumerate(rankings):
+            _check_ranking(part, *ranking)
+        width = max(labels.shape[1] for labels, _ in rankings)
+        self.depth = width if depth is None else depth
+        missing = [((0, 0), (0, width - labels.shape[1])) for labels, _ in rankings]
         self._scores = [np.pad(scores, more).astype(np.float64) for (_, scores), more in zip(rankings, missing, strict=True)]
         padded = [np.pad(labels, more, constant_values=-100) for (labels, _), more in zip(rankings, missing, strict=True)]
         ids = np.concatenate(padded, axis=1).astype(np.int64)
@@ -71,7 +78,7 @@ class JoinedRankings:
         if method == "consensus":
             return -np.log1p(-np.minimum(scores, LARGEST_SCORE))
         if method == "mean_rank":
-            return np.broadcast_to(self.depth - np.arange(self.depth), scores.shape)
+            return np.broadcast_to(self.depth - np.arange(scores.shape[1]), scores.shape)
         return scores**exponent if method == "weighted" and exponent != 1.0 else scores
 
     def total(self, gains: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
@@ -113,6 +120,8 @@ class JoinedRankings:
         exponents: Sequence[float] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k best labels of all parts together; see `combine_rankings`."""
+        if k < 1:
+            raise ValueError(f"k={k}, but at least 1 label per document is ranked.")
         weights, exponents = _checked(self.num_parts, method, weights, exponents)
         gains = [self.gains(part, method, exponent) for part, exponent in enumerate(exponents)]
         labels, totals = self.best(self.total(gains, weights), k)
@@ -129,6 +138,7 @@ def combine_rankings(
     method: str,
     weights: Sequence[float] | None = None,
     exponents: Sequence[float] | None = None,
+    depth: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Combine rankings of the same documents.
 
@@ -138,18 +148,34 @@ def combine_rankings(
         method: One of `METHODS`.
         weights: A weight per part, for ``weighted`` alone; they are divided by their sum.
         exponents: An exponent per part, likewise; 1 by default.
+        depth: As for `JoinedRankings`. Give it where K differs from call to call, as over label trees, or else ``mean_rank`` does too.
 
     Returns:
         Label ids, (N, k) or fewer where the parts have fewer together, best first, padded with -100; and their scores from 0 to 1, 0
         at padding. Equal scores go to the lower id.
 
     Raises:
-        ValueError: If the method is unknown, or weights or exponents do not fit.
+        ValueError: If the method is unknown, weights or exponents do not fit, or rankings are not as `JoinedRankings` takes them.
 
     Source: ``consensus`` is AttentionXML (You et al., 2018), equation 9, for any number of models. ``mean_score`` is, up to the
     constant factor, how the trees of AttentionXML and Parabel are joined. The others are our choice.
     """
-    return JoinedRankings(rankings).combine(k, method, weights, exponents)
+    return JoinedRankings(rankings, depth).combine(k, method, weights, exponents)
+
+
+def _check_ranking(part: int, labels: np.ndarray, scores: np.ndarray) -> None:
+    wrong = ~((scores >= 0) & (scores <= 1)) & (labels >= 0)
+    if wrong.any():
+        raise ValueError(
+            f"Part {part} has the score {scores[wrong][0]:g}, but scores lie between 0 and 1. Are these logits? Take their sigmoid."
+        )
+    ordered = np.sort(labels, axis=1)
+    again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if again.any():
+        row, place = np.argwhere(again)[0]
+        raise ValueError(
+            f"Part {part} has the label id {ordered[row, place]} twice for document {row}, but a ranking has each label once."
+        )
 
 
 def _checked(

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 
-from .backbone_checks import positions_of
-from .backbones import OptionalBackbone, backbone_config_of
+from .backbones import OptionalBackbone
 from .configuration_xmtc import XMTCConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
@@ -102,13 +101,6 @@ class BertXMLConfig(OptionalBackbone, XMTCConfig):
     max_position_embeddings: int = 512
     pad_token_id: int | None = 0
     backbone_config: dict | PreTrainedConfig | None = None
-
-    def __post_init__(self, **kwargs: Any):
-        if self.backbone_config is not None:
-            self.backbone_config = backbone_config_of(self.backbone_config)
-            self._positions = positions_of(self.backbone_config)
-            self._follow_backbone()
-        super().__post_init__(**kwargs)
 
     def _follow_backbone(self) -> None:
         """Take from the backbone what it states itself, and refuse settings that it would leave without effect."""

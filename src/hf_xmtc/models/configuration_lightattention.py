@@ -1,13 +1,11 @@
 """`LightAttentionConfig`: settings of LightAttention."""
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 
-from .backbone_checks import positions_of
-from .backbones import OptionalBackbone, backbone_config_of
+from .backbones import OptionalBackbone
 from .configuration_attentionxml import AttentionXMLConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
@@ -40,6 +38,7 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
     Args:
         variant: ``joint``: generator and discriminator read the states of one encoder; ``levelwise``: each level has an encoder of
             its own. Both are trained at once. (For the levels of AttentionXML, trained one after another, use that family.)
+            ``flat``: no generator and no tree, the discriminator scores all labels: the control of what the tree costs and saves.
         cluster_scoring: How the generator scores clusters: by their ``attention`` over the document, or linearly from its ``pooled``
             states.
         label_scoring: How the discriminator scores labels: by their ``attention``, or by the ``dot`` product of their vectors with the
@@ -52,7 +51,7 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
             those train AttentionXML over the tree.
         max_candidates: Most labels that a document is trained on; beyond that random negatives are dropped, positives never. It bounds
             the memory where clusters differ much in size or documents have many labels.
-        tree_level_sizes: Clusters of each level, from the root down; by default one level of about 4 √L.
+        tree_level_sizes: Clusters of each level, from the root down; by default one level of about 4 √L, with ``flat`` none.
         backbone_config: Config (or its dict) of a transformers encoder instead of word embedding and LSTM; see
             `LightAttentionForXMTC.from_backbone`.
     """
@@ -78,30 +77,11 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
     max_candidates: int | None = None
     backbone_config: dict | PreTrainedConfig | None = None
 
-    def __post_init__(self, **kwargs: Any):
-        if self.backbone_config is not None:
-            self.backbone_config = backbone_config_of(self.backbone_config)
-            self._positions = positions_of(self.backbone_config)
-            self._follow_backbone()
-        super().__post_init__(**kwargs)
-
     def set_tree_defaults(self) -> None:
-        if self.tree_level_sizes is None and self.num_labels > 0:
+        if self.tree_level_sizes is None and self.num_labels > 0 and self.variant != "flat":
             fewest = 2 ** round(math.log2(4 * math.sqrt(self.num_labels)))
             self.tree_level_sizes = [min(fewest, most_clusters(self.num_labels))]
         super().set_tree_defaults()
-
-    def _follow_backbone(self) -> None:
-        """Take from the backbone what it states itself, and refuse settings that it would leave without effect."""
-        defaults = {entry.name: entry.default for entry in dataclasses.fields(self)}
-        for field in OWN_ENCODER_FIELDS:
-            if getattr(self, field) != defaults[field]:
-                raise ValueError(
-                    f"{field}={getattr(self, field)!r} is a setting of the own encoder, but backbone_config puts a "
-                    f"{self.backbone_config.model_type} model in its place. Set it on the backbone's config, or leave it out."
-                )
-        for field in BACKBONE_FIELDS:
-            setattr(self, field, getattr(self.backbone_config, field, None))
 
     @classmethod
     def for_backbone(cls, backbone_config: PreTrainedConfig, tokenizer: Any, **settings: Any) -> "LightAttentionConfig":
@@ -111,7 +91,7 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
     def check(self) -> None:
         super().check()
         for field, allowed in (
-            ("variant", ("joint", "levelwise")),
+            ("variant", ("joint", "levelwise", "flat")),
             ("cluster_scoring", ("attention", "pooled")),
             ("label_scoring", ("attention", "dot")),
             ("negatives", ("dynamic", "static")),
@@ -119,6 +99,15 @@ class LightAttentionConfig(OptionalBackbone, AttentionXMLConfig):
             if getattr(self, field) not in allowed:
                 raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}.")
         self.check_sizes("dot_size", *(() if self.max_candidates is None else ("max_candidates",)))
+        if self.variant == "flat" and self.tree_level_sizes is not None:
+            raise ValueError(
+                f"tree_level_sizes={self.tree_level_sizes}, but variant='flat' scores all labels without a tree. Leave one of them out."
+            )
+        if self.negatives == "static" and any(size & (size - 1) for size in self.tree_level_sizes or ()):
+            raise ValueError(
+                f"negatives='static' with tree_level_sizes={self.tree_level_sizes}: which clusters are near in the tree is known only of levels that "
+                "were made by halving, whose sizes are powers of two. Choose such sizes, or leave negatives out."
+            )
         if self.variant == "levelwise" and self.backbone_config is not None:
             raise ValueError(
                 f"variant='levelwise' with a {self.backbone_config.model_type} model as backbone: every level would hold its own copy. Use "

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .configuration_xmtc import XMTCConfig
+from .configuration_word_level import WordTokenizerConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ NODE_LOSSES = ("squared_hinge", "log")
 DAMAGED = "Training sets it: was config.json changed by hand or damaged? Copy it again from where the model came."
 
 
-class LinearConfig(XMTCConfig):
+class LinearConfig(WordTokenizerConfig):
     """Settings of linear classifiers on TF-IDF: how omikuji trains them, and how many weights they have.
 
     Args:
@@ -36,16 +36,6 @@ class LinearConfig(XMTCConfig):
     node_cost: float = 1.0
     weight_threshold: float = 0.1
     num_weights: int = 0
-
-    @classmethod
-    def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "LinearConfig":
-        """Settings that fit a word tokenizer: vocabulary and padding.
-
-        Args:
-            tokenizer: From `hf_xmtc.tokenization.train_word_tokenizer`, without CLS tokens.
-            settings: Further fields, which win over the tokenizer's.
-        """
-        return cls(**{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **settings})
 
     def check(self) -> None:
         super().check()

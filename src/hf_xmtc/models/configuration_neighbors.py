@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 
-from .backbone_checks import positions_of
-from .backbones import OptionalBackbone, backbone_config_of
-from .configuration_xmtc import XMTCConfig
+from .backbones import OptionalBackbone
+from .configuration_word_level import WordTokenizerConfig
 
 # Never imported, but read by transformers, which tells model folders apart by the code that their config reaches.
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ VOTE_FIELDS = ("num_neighbors", "similarity_power", "label_text_weight", "label_
 SIZES = ("num_documents", "num_values", "num_label_values", "num_assignments")
 
 
-class NeighborsConfig(OptionalBackbone, XMTCConfig):
+class NeighborsConfig(OptionalBackbone, WordTokenizerConfig):
     """Settings of `NeighborsForXMTC`. ``hf-xmtc train`` chooses those of the vote on validation where they are not given.
 
     Args:
@@ -55,24 +54,6 @@ class NeighborsConfig(OptionalBackbone, XMTCConfig):
     num_label_values: int = 0
     num_assignments: int = 0
     backbone_config: dict | PreTrainedConfig | None = None
-
-    def __post_init__(self, **kwargs: Any):
-        if self.backbone_config is not None:
-            self.backbone_config = backbone_config_of(self.backbone_config)
-            self._positions = positions_of(self.backbone_config)
-            for field in BACKBONE_FIELDS:
-                setattr(self, field, getattr(self.backbone_config, field, None))
-        super().__post_init__(**kwargs)
-
-    @classmethod
-    def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "NeighborsConfig":
-        """Settings that fit a word tokenizer: vocabulary and padding.
-
-        Args:
-            tokenizer: From `hf_xmtc.tokenization.train_word_tokenizer`, without CLS tokens.
-            settings: Further fields, which win over the tokenizer's.
-        """
-        return cls(**{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **settings})
 
     @classmethod
     def for_backbone(cls, backbone_config: PreTrainedConfig, tokenizer: Any, **settings: Any) -> "NeighborsConfig":

@@ -1,13 +1,27 @@
-"""`WordLevelConfig`: what the families that read words through an embedding table of their own have in common."""
+"""`WordTokenizerConfig`: families with a word tokenizer; `WordLevelConfig`: those that read its words through an embedding table."""
 
 from typing import Any
 
 from .configuration_xmtc import XMTCConfig
 
-__all__ = ["WordLevelConfig"]
+__all__ = ["WordLevelConfig", "WordTokenizerConfig"]
 
 
-class WordLevelConfig(XMTCConfig):
+class WordTokenizerConfig(XMTCConfig):
+    """Settings of a family that reads words, and nothing else of its tokenizer than vocabulary and padding."""
+
+    @classmethod
+    def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "WordTokenizerConfig":
+        """Settings that fit a word tokenizer: vocabulary and padding.
+
+        Args:
+            tokenizer: From `hf_xmtc.tokenization.train_word_tokenizer`, without CLS tokens.
+            settings: Further fields, which win over the tokenizer's.
+        """
+        return cls(**{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **settings})
+
+
+class WordLevelConfig(WordTokenizerConfig):
     """Settings of the word embedding, for families without CLS tokens, positions and pretrained encoders.
 
     Args:
@@ -28,16 +42,6 @@ class WordLevelConfig(XMTCConfig):
     embedding_initializer_range: float = 0.1
     freeze_embeddings: bool = False
     pad_token_id: int | None = 0
-
-    @classmethod
-    def for_tokenizer(cls, tokenizer: Any, **settings: Any) -> "WordLevelConfig":
-        """Settings that fit a word tokenizer: vocabulary and padding.
-
-        Args:
-            tokenizer: From `hf_xmtc.tokenization.train_word_tokenizer`, without CLS tokens.
-            settings: Further fields, which win over the tokenizer's.
-        """
-        return cls(**{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **settings})
 
     def check(self) -> None:
         super().check()

@@ -43,8 +43,9 @@ class CorNetBlock(nn.Module):
         for linear in (self.to_context, self.to_labels):
             reset_linear(linear)
 
-    def forward(self, logits: Tensor) -> Tensor:
-        context = nn.functional.elu(self.to_context(self.activation(logits)))  # (B, R)
+    def forward(self, logits: Tensor, is_read: Tensor | None = None) -> Tensor:
+        scores = self.activation(logits) if is_read is None else self.activation(logits) * is_read
+        context = nn.functional.elu(self.to_context(scores))  # (B, R)
         return logits + self.to_labels(context)  # (B, L)
 
 
@@ -65,10 +66,13 @@ class CorNet(nn.Module):
         self.activation = activation
         self.blocks = nn.ModuleList(CorNetBlock(num_labels, context_size, activation) for _ in range(num_blocks))
 
-    def forward(self, logits: Tensor) -> Tensor:
-        """Refine raw logits (B, L) to logits (B, L)."""
+    def forward(self, logits: Tensor, is_read: Tensor | None = None) -> Tensor:
+        """Refine raw logits (B, L) to logits (B, L).
+
+        Labels outside ``is_read``, (B, L), count as probability 0, as in `refine_candidates`; by default all are read.
+        """
         for block in self.blocks:
-            logits = block(logits)
+            logits = block(logits, is_read)
         return logits
 
     def refine_candidates(self, logits: Tensor, label_ids: Tensor, reduce: Callable[[Tensor], None] | None = None) -> Tensor:

@@ -113,6 +113,13 @@ class LabelNames:
         """Labels of the parents of a label id, empty where it has none."""
         return list(self._parents[label_id]) if self._parents is not None else []
 
+    def parent_ids(self) -> tuple[list[list[int]], list[str]]:
+        """The ids of each label's parents, from L on for those that are no labels; and these, in the order of their ids."""
+        rows = [self.parents_of(label_id) for label_id in range(len(self))]
+        others = sorted({parent for row in rows for parent in row if parent not in self.ids})
+        ids = {**self.ids, **{parent: len(self) + place for place, parent in enumerate(others)}}
+        return [[ids[parent] for parent in row if ids[parent] != label] for label, row in enumerate(rows)], others
+
     @property
     def by_id(self) -> dict[int, str]:
         """Label id → label, built at the first call; the form in which transformers asks for names."""

@@ -78,7 +78,9 @@ class LabelTreeModel(XMTCPreTrainedModel):
         tree, config, beam_width = self.label_tree, self.config, self.config.beam_width
         loss = logits = top_scores = top_labels = None
         ranks = top_k is not None and (top_k != 0 or labels is None)
-        searched = search(tree, levels, beam_width) if ranks else ()
+        # CorNet reads the candidates alone, so with it the logits of all labels need them too.
+        reads_candidates = top_k is None and self.cornet is not None
+        searched = search(tree, levels, beam_width) if ranks or reads_candidates else ()
         if labels is not None:
             positives, first = self.label_head.positives(labels, levels[0].num_documents), self.first_trained_level
             # Evaluation keeps no gradients, and draws no random numbers.
@@ -88,7 +90,7 @@ class LabelTreeModel(XMTCPreTrainedModel):
             counts = torch.stack([found.reached, found.num_documents])
             self._reached[self.training] = self._reached.get(self.training, 0) + counts
         if top_k is None:
-            logits = path_logits(tree, levels)
+            logits = path_logits(tree, levels, searched[-1].ids if reads_candidates else None)
         elif ranks:
             top_scores, top_labels = best_candidates(searched[-1].log_scores, searched[-1].ids, top_k)
         return XMTCOutput(loss=loss, logits=logits, top_scores=top_scores, top_labels=top_labels, **extra)

@@ -40,9 +40,11 @@ class TreeLevel(NamedTuple):
     def num_documents(self) -> int:
         return len(self.hidden if isinstance(self.hidden, Tensor) else self.hidden[0])
 
-    def logits(self) -> Tensor:
-        """Logits of all nodes, (B, n)."""
-        return self.head.logits(self.hidden, self.cornet)
+    def logits(self, candidates: Tensor | None = None) -> Tensor:
+        """Logits of all nodes, (B, n); CorNet reads only the ``candidates``, (B, S), where they are given."""
+        if self.cornet is None or candidates is None:
+            return self.head.logits(self.hidden, self.cornet)
+        return self.cornet(self.head.logits(self.hidden), self._is_among(candidates))
 
     def logits_of(self, ids: Tensor) -> Tensor:
         """Logits of chosen nodes, (B, S), padded with -100."""
@@ -50,14 +52,20 @@ class TreeLevel(NamedTuple):
         logits = self.head.raw_logits_of(self.hidden, ids.where(ids >= 0, ids[:, :1]).clamp(min=0))
         if self.cornet is None:
             return logits
-        layers = (layer for block in self.cornet.blocks for layer in (block.to_context, block.to_labels))
-        if can_be_read(*(layer.weight for layer in layers)) or self.cornet.activation not in ("sigmoid", "relu"):
+        if can_be_read(*(layer.weight for block in self.cornet.blocks for layer in (block.to_context, block.to_labels))):
             return self.cornet.refine_candidates(logits, ids)
-        # Quantized layers take all labels: those that are not scored with a probability of 0.
-        behind = ids.where(ids >= 0, self.head.num_labels)
-        shape = (*logits.shape[:1], self.head.num_labels + 1)
-        spread = logits.new_full(shape, float("-inf")).scatter(1, behind, logits)[:, :-1]
-        return self.cornet(spread).gather(1, ids.clamp(min=0))
+        # Quantized layers take all labels.
+        spread = logits.new_zeros(ids.shape[0], self.head.num_labels + 1).scatter(1, self._places(ids), logits)[:, :-1]
+        return self.cornet(spread, self._is_among(ids)).gather(1, ids.clamp(min=0))
+
+    def _places(self, ids: Tensor) -> Tensor:
+        """Columns of nodes; padding has one of its own behind the others."""
+        return ids.where(ids >= 0, self.head.num_labels)
+
+    def _is_among(self, ids: Tensor) -> Tensor:
+        """True at the nodes ``ids``, (B, n)."""
+        there = ids.new_zeros(ids.shape[0], self.head.num_labels + 1, dtype=torch.bool)
+        return there.scatter(1, self._places(ids), ids >= 0)[:, :-1]
 
 
 class ScoredNodes(NamedTuple):
@@ -116,12 +124,19 @@ def search(tree: LabelTreeIndex, levels: Sequence[TreeLevel], beam_width: int) -
     return scored
 
 
-def path_logits(tree: LabelTreeIndex, levels: Sequence[TreeLevel]) -> Tensor:
-    """Logits of the path probabilities of all labels, (B, L): log P - log(1 - P), no node left out."""
+def path_logits(tree: LabelTreeIndex, levels: Sequence[TreeLevel], candidates: Tensor | None = None) -> Tensor:
+    """Logits of the path probabilities of all labels, (B, L): log P - log(1 - P), no node left out.
+
+    Args:
+        tree: The tree.
+        levels: What scores each level, the labels last.
+        candidates: Labels that `search` scores, (B, S), padded with -100. CorNet reads only these, as it does in training and in `search`,
+            so they have the same scores here and there; None where there is no CorNet.
+    """
     logits = levels[0].logits()
     log_scores = _log_sigmoid(logits)
     for index, level in enumerate(levels[1:], start=1):
-        logits = level.logits()
+        logits = level.logits(candidates)
         log_scores = _log_sigmoid(logits) + log_scores[:, tree.parents(index)]
     rest = (-torch.expm1(log_scores)).clamp(min=torch.finfo(log_scores.dtype).tiny)
     return (log_scores - rest.log()).to(logits.dtype)

@@ -52,7 +52,8 @@ class LinearTreeHead(ScoreHead):
 
     The margin of a node is its bias and the sum of its words' TF-IDF times their weights; its probability, given its parent's, is
     exp(-max(0, 1 - margin)²) where the classifiers were trained with the squared hinge loss, and σ(margin) with the log loss. A label's
-    score is the product of the probabilities along its path, averaged over the trees.
+    score is the product of the probabilities along its path, averaged over the trees. With the squared hinge loss labels whose margins are
+    above 1 all the way in all trees have score 1, as omikuji's, and rank by their ids.
 
     An inverted index, which has for each word the nodes with a weight for it, gives all margins without a search.
 
@@ -256,7 +257,8 @@ class OneVsAllHead(LinearTreeHead):
     """A linear classifier for each label (DiSMEC): a tree whose root is its only leaf.
 
     A label's score is σ(4 · margin) after training with the squared hinge loss, and σ(margin) with the log loss. Near margin -1, where
-    most labels are, it is omikuji's exp(-(1 - margin)²), which is 1 for all margins above 1 and so ranks those labels by chance.
+    most labels are, it is omikuji's exp(-(1 - margin)²), which is 1 for all margins above 1 and so ranks those labels by chance. The
+    lowest score, that of absent labels, is that of trees (`LOWEST`).
 
     Args:
         num_words: Vocabulary V.
@@ -274,7 +276,7 @@ class OneVsAllHead(LinearTreeHead):
 
     def raw_logits(self, hidden: WordValues) -> Tensor:
         slope = 1 if self.node_loss == "log" else HINGE_SLOPE
-        return (slope * self.margins(hidden)).to(self.bias.dtype)
+        return (slope * self.margins(hidden)).clamp(min=math.log(LOWEST)).to(self.bias.dtype)
 
 
 def _best(log_probabilities: Tensor, k: int) -> Tensor:

@@ -122,8 +122,9 @@ class EnsembleForXMTC(XMTCPreTrainedModel):
             output = part(**batch.to(part.device), top_k=min(self.config.depth, self.config.num_labels))
             check_scores(output.top_scores, output.top_labels)
             rankings.append((output.top_labels.cpu().numpy(), output.top_scores.detach().float().cpu().numpy()))
-        k = top_k or len(rankings) * self.config.depth
-        labels, scores = combine_rankings(rankings, k, self.config.method, self.config.weights, self.config.exponents)
+        config = self.config
+        k = top_k or len(rankings) * config.depth
+        labels, scores = combine_rankings(rankings, k, config.method, config.weights, config.exponents, config.depth)
         found = (torch.from_numpy(array).to(self.device) for array in (scores, labels))
         return EnsembleOutput(**dict(zip(("top_scores", "top_labels"), found, strict=True)), is_cut=is_cut)
 

@@ -1,24 +1,23 @@
 """`LightAttentionForXMTC`: a generator of label clusters and a discriminator of their labels, trained together."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from .aligned_tokens import AlignedWords, check_length
 from .attentionxml_head import DocumentStates, LabelAttentionHead
-from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
+from .backbone_model import OptionalBackboneModel
+from .backbones import check_segments, number_of_segments
 from .configuration_lightattention import LightAttentionConfig
 from .label_head import BaseLabelHead, LabelHead
 from .label_tree_model import LabelTreeModel, UpperLevel
 from .label_tree_search import TreeLevel
-from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
-from .word_encoders import BiLSTM, WordEmbedding, WordLevelModel
+from .modeling_xmtc import XMTCOutput
+from .word_encoders import BiLSTM
 
 __all__ = ["LightAttentionForXMTC"]
 
 
-class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
+class LightAttentionForXMTC(LabelTreeModel, OptionalBackboneModel):
     """AttentionXML's encoder and attention over a label tree, with LightXML's dynamic negative sampling.
 
     The generator scores the clusters of labels, the discriminator the labels of the best clusters: in training also those of the
@@ -35,11 +34,10 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
 
     def __init__(self, config: LightAttentionConfig):
         super().__init__(config)
+        self.build_backbone_or_words()
         if config.backbone_config is not None:
-            self.backbone = build_backbone(config.backbone_config, self.config._attn_implementation)
             self.states_dropout = nn.Dropout(config.hidden_dropout_prob)
         else:
-            self.words = WordEmbedding(config)
             self.bilstm = BiLSTM(
                 config.embedding_size, config.hidden_size, config.num_hidden_layers, config.hidden_dropout_prob
             )
@@ -48,7 +46,8 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
         self.use_label_head(self._head(config.num_labels, config.dot_size if has_dot else None))
         own_encoder = config.variant == "levelwise"
         width = 2 * config.state_size if config.cluster_scoring == "pooled" else None
-        self.use_label_tree([UpperLevel(config, self._head(size, width), own_encoder) for size in config.tree_level_sizes])
+        sizes = config.tree_level_sizes or []
+        self.use_label_tree([UpperLevel(config, self._head(size, width), own_encoder) for size in sizes])
         self.static_negatives, self.max_candidates = config.negatives == "static", config.max_candidates
         if not own_encoder:
             self.head_names = ("label_head", "cornet", "document_vector", "upper_levels")
@@ -68,21 +67,6 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
         return "attention" if self.config.label_scoring == "attention" else None
 
     # ---- the encoder -----------------------------------------------------------------------------------------------------
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.backbone.get_input_embeddings() if hasattr(self, "backbone") else super().get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        if hasattr(self, "backbone"):
-            self.backbone.set_input_embeddings(value)
-        else:
-            super().set_input_embeddings(value)
-
-    def check_tokenizer(self, tokenizer: Any) -> None:
-        if hasattr(self, "backbone"):
-            XMTCPreTrainedModel.check_tokenizer(self, tokenizer)
-        else:
-            super().check_tokenizer(tokenizer)
 
     def encode(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -105,16 +89,9 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
             return DocumentStates(states, words.read), words
         check_length(words.ids.shape[1], self.max_input_tokens)
         segments = None if token_type_ids is None else token_type_ids.gather(1, words.order)
-        (states,) = self.read_batch(words, self._run_backbone, segments)
+        (states,) = self.read_batch(words, lambda *chunk: (self.read_backbone(*chunk),), segments)
         states = nn.functional.pad(states, (0, 0, 0, words.ids.shape[1] - states.shape[1]))
         return DocumentStates(self.states_dropout(states), words.read), words
-
-    def _run_backbone(self, words: AlignedWords, segments: Tensor | None) -> tuple[Tensor]:
-        # A document without tokens is read as one of padding, whatever stands beside it.
-        inputs = {"input_ids": words.ids, "attention_mask": words.read.long()}
-        if segments is not None and number_of_segments(self.backbone.config) > 1:
-            inputs["token_type_ids"] = segments[:, : words.ids.shape[1]]
-        return (run_backbone(self.backbone, False, False, **inputs).last_hidden_state,)
 
     # ---- the levels ------------------------------------------------------------------------------------------------------
 
@@ -162,42 +139,11 @@ class LightAttentionForXMTC(LabelTreeModel, WordLevelModel):
         documents, words = self.encode(input_ids, attention_mask, token_type_ids)
         hidden_states = (words.in_input_columns(documents.states),) if output_hidden_states else None
         levels = self._levels(words, documents)
-        output = self.compute_tree_output(levels, labels, top_k, hidden_states=hidden_states)
+        if self.label_tree is None:
+            output = self.compute_output(levels[-1].hidden, labels, top_k, hidden_states=hidden_states)
+        else:
+            output = self.compute_tree_output(levels, labels, top_k, hidden_states=hidden_states)
         return output if return_dict is not False else output.to_tuple()
-
-    @classmethod
-    def from_backbone(
-        cls,
-        name_or_path: str,
-        *,
-        tokenizer: Any = None,
-        num_layers: int | None = None,
-        revision: str | None = None,
-        token: str | bool | None = None,
-        seed: int = 0,
-        **settings: Any,
-    ) -> "LightAttentionForXMTC":
-        """Start from a pretrained encoder of transformers (BERT, DistilBERT, RoBERTa, MiniLM, DeBERTa …).
-
-        Args:
-            name_or_path: Hub id or folder of the encoder.
-            tokenizer: Its tokenizer.
-            num_layers: Keep only the encoder's first layers; None for all.
-            revision: Revision of the encoder on the Hub.
-            token: Hub token.
-            seed: Seed of the other layers' first weights.
-            settings: Fields of `LightAttentionConfig`, such as ``num_labels`` and ``tree_level_sizes``.
-        """
-        backbone = load_backbone(name_or_path, num_layers, revision=revision, token=token)
-        if tokenizer is not None and len(tokenizer) > backbone.get_input_embeddings().num_embeddings:
-            backbone.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = cls(cls.config_class(backbone_config=backbone.config, **settings))
-        model.backbone = backbone
-        if tokenizer is not None:
-            model.check_tokenizer(tokenizer)
-        return model
 
 
 def _pooled(documents: DocumentStates) -> Tensor:

@@ -1,5 +1,6 @@
 """`NeighborsForXMTC`: the labels of the most similar training documents, and labels whose own text is similar."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,9 +9,12 @@ from torch import Tensor, nn
 from .aligned_tokens import align_words, check_length
 from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .configuration_neighbors import SIZES, VOTE_FIELDS, NeighborsConfig
+from .growing_model import GrowingModel
 from .modeling_gradient_free import GradientFreeModel
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
-from .neighbor_head import Assignments, NeighborHead, Neighbors
+from .neighbor_head import NeighborHead, Neighbors
+from .stored_documents import Assignments, StoredDocuments, digests_of
+from .text_encoding import encode_texts
 from .text_index import DocumentVectors
 from .tf_idf import TfIdf, WordValues, values_of_tokens
 from .word_encoders import check_word_tokenizer
@@ -18,7 +22,7 @@ from .word_encoders import check_word_tokenizer
 __all__ = ["NeighborsForXMTC"]
 
 
-class NeighborsForXMTC(GradientFreeModel):
+class NeighborsForXMTC(GrowingModel, GradientFreeModel):
     """The vote of the most similar training documents, which the model holds with their labels and the labels' texts.
 
     Similarity is the cosine of TF-IDF vectors, or with a backbone that of a frozen encoder's mean states. A label that no training document
@@ -33,6 +37,9 @@ class NeighborsForXMTC(GradientFreeModel):
 
     content = "training documents"
 
+    # Older versions stored no digests; `add_documents` says so.
+    _keys_to_ignore_on_load_missing = [r"label_head\.digests"]
+
     def __init__(self, config: NeighborsConfig):
         super().__init__(config)
         if config.backbone_config is not None:
@@ -42,11 +49,19 @@ class NeighborsForXMTC(GradientFreeModel):
         self.use_label_head(NeighborHead(config, **self.label_settings()))
         self.post_init()
 
+    @torch.no_grad()
     def store(
-        self, documents: WordValues | DocumentVectors, labels: list[list[int]], label_texts: WordValues | DocumentVectors
+        self, documents: Sequence[list[int]], labels: Sequence[Sequence[int]], label_texts: Sequence[list[int]]
     ) -> None:
-        """Hold training documents, their labels, and the labels' texts, as `encode` gives texts; they replace what is there."""
-        self.label_head.store(documents, Assignments.of(labels, self.config.num_labels), label_texts)
+        """Hold training documents, their label ids, and the labels' texts, which replace what is there.
+
+        Args:
+            documents: Token ids of N documents.
+            labels: Their label ids; those outside 0 … L-1 are left out.
+            label_texts: Token ids of the L labels' texts.
+        """
+        stored = StoredDocuments(digests_of(documents), Assignments.of(labels, self.config.num_labels))
+        self.label_head.store(self.encode_texts(documents), stored, self.encode_texts(label_texts))
 
     def take_sizes(self, config: NeighborsConfig) -> None:
         for field in SIZES:
@@ -83,6 +98,12 @@ class NeighborsForXMTC(GradientFreeModel):
         states = run_backbone(self.backbone, False, False, **inputs).last_hidden_state.float()
         return DocumentVectors(nn.functional.normalize((states * words.mask[:, :, None]).sum(dim=1), dim=1, eps=1e-6))
 
+    @torch.no_grad()
+    def encode_texts(self, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
+        """What `encode` gives for any number of texts as token ids, on the CPU, batch by batch; puts the model into evaluation mode."""
+        self.eval()
+        return encode_texts(self.encode, texts, hasattr(self, "words"), self.device)
+
     def get_input_embeddings(self) -> nn.Embedding:
         return self.backbone.get_input_embeddings() if hasattr(self, "backbone") else super().get_input_embeddings()
 
@@ -101,6 +122,22 @@ class NeighborsForXMTC(GradientFreeModel):
             module.reset_parameters()
         else:
             super()._init_weights(module)
+
+    # ---- growth ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def document_labels(self) -> Assignments:
+        return Assignments(self.label_head.label_offsets, self.label_head.label_ids)
+
+    @property
+    def stored_documents(self) -> StoredDocuments:
+        return self.label_head.stored_documents
+
+    def hold_documents(self, documents: list[list[int]], stored: StoredDocuments) -> None:
+        self.label_head.add_documents(self.encode_texts(documents), stored)
+
+    def hold_label_texts(self, texts: list[str], tokenizer: Any) -> None:
+        self.label_head.add_label_texts(self.encode_texts(self.token_ids_of(texts, tokenizer)))
 
     # ---- scores ----------------------------------------------------------------------------------------------------------
 

@@ -303,6 +303,9 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
     def resize_family_labels(self, old_ids: Tensor) -> None:
         """Change what else a family holds for each label; ``old_ids`` has the old id of every new label, -1 for a new one."""
 
+    def forget_family_labels(self) -> None:
+        """Forget what else a family knows of labels that others have replaced."""
+
     def _initialize_weights(self, module: nn.Module, *is_custom_code: bool) -> None:
         # Of custom code the library leaves out modules whose own parameters are all loaded, and so those that have none, such as a
         # label head or a CorNet block: their layers would start by the family's rule for its encoder. It does so because custom
@@ -328,11 +331,8 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             ValueError: If ``num_labels`` differs from the checkpoint's and ``ignore_mismatched_sizes=True`` was not given,
                 or the weights are damaged.
         """
-        hub_kwargs = {
-            key: kwargs[key]
-            for key in ("revision", "cache_dir", "token", "local_files_only", "subfolder")
-            if kwargs.get(key)
-        }
+        hub_options = ("revision", "cache_dir", "token", "local_files_only", "subfolder")
+        hub_kwargs = {key: kwargs[key] for key in hub_options if kwargs.get(key)}
         stored, _ = XMTCConfig.get_config_dict(pretrained_model_name_or_path, **hub_kwargs)
         config = kwargs.get("config")
         # Known by its name: the config's class may have come with another folder.
@@ -366,6 +366,7 @@ class XMTCPreTrainedModel(PredictedSets, PreTrainedModel):
             raise
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if replaced:
+            model.forget_family_labels()
             if not model.config.names_given:
                 model.config.forget_label_names()
             logger.warning(

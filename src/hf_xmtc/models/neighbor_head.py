@@ -11,46 +11,15 @@ from .inverted_index import index_entries
 from .label_block_loss import LabelMatrix
 from .label_topk import exact_topk
 from .score_head import ScoreHead
-from .text_index import DocumentVectors, VectorIndex, WordIndex
+from .stored_documents import Assignments, StoredDocuments
+from .text_index import DocumentVectors, Neighbors, VectorIndex, WordIndex
 from .tf_idf import WordValues
 
-__all__ = ["Assignments", "LabelSimilarities", "NeighborHead", "Neighbors"]
+__all__ = ["LabelSimilarities", "NeighborHead", "Neighbors"]
 
 # Between labels of equal scores the one with more training documents comes first: this times ln(1 + its documents) is
 # added, which float32 still tells apart beside a vote of 0.5. Scores of 1 are equal.
 PRIOR = 1e-6
-
-
-class Neighbors(NamedTuple):
-    """The most similar training documents of each text, most similar first, equal ones by row.
-
-    Attributes:
-        rows: Their rows, (B, K).
-        similarities: Cosines, (B, K), never negative; 0 where nothing is shared, and such a document does not vote.
-    """
-
-    rows: Tensor
-    similarities: Tensor
-
-
-class Assignments(NamedTuple):
-    """Labels of the training documents.
-
-    Attributes:
-        offsets: Where the labels of each document begin, and where the last ones end, (N + 1,).
-        label_ids: The labels of all documents, (A,), no label twice in a document.
-    """
-
-    offsets: Tensor
-    label_ids: Tensor
-
-    @classmethod
-    def of(cls, labels: list[list[int]], num_labels: int) -> "Assignments":
-        """Those of label ids, of which others than 0 … L-1 are left out."""
-        rows = [sorted({label for label in row if 0 <= label < num_labels}) for row in labels]
-        counts = torch.tensor([len(row) for row in rows], dtype=torch.long)
-        ids = torch.tensor([label for row in rows for label in row], dtype=torch.int32)
-        return cls(nn.functional.pad(counts.cumsum(0), (1, 0)).int(), ids)
 
 
 class LabelSimilarities(NamedTuple):
@@ -84,6 +53,7 @@ class NeighborHead(ScoreHead):
         self.label_texts = self._index(config.num_labels, config.num_label_values)
         has_vectors = config.backbone_config is not None
         self.centroids = self._index(config.num_labels, 0) if has_vectors else None
+        self.register_buffer("digests", torch.zeros(config.num_documents, dtype=torch.int64))
         self.register_buffer("label_offsets", torch.zeros(config.num_documents + 1, dtype=torch.int32))
         self.register_buffer("label_ids", torch.zeros(config.num_assignments, dtype=torch.int32))
         self.prior = nn.Parameter(torch.zeros(config.num_labels))
@@ -95,7 +65,7 @@ class NeighborHead(ScoreHead):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        for tensor in (self.label_offsets, self.label_ids, self.prior):
+        for tensor in (self.digests, self.label_offsets, self.label_ids, self.prior):
             init.zeros_(tensor)
         self.documents.reset_parameters()
         self.label_texts.reset_parameters()
@@ -104,12 +74,45 @@ class NeighborHead(ScoreHead):
 
     @torch.no_grad()
     def store(
-        self, documents: WordValues | DocumentVectors, assignments: Assignments, label_texts: WordValues | DocumentVectors
+        self,
+        vectors: WordValues | DocumentVectors,
+        stored: StoredDocuments,
+        label_texts: WordValues | DocumentVectors,
     ) -> None:
-        """Hold training documents, their labels, and the labels' texts."""
-        self.documents.store(documents)
+        """Hold training documents, as `NeighborsForXMTC.encode` gives them, and the labels' texts; they replace what is there."""
+        self.documents.store(vectors)
         self.label_texts.store(label_texts)
-        self._assign(assignments)
+        self.digests = stored.digests.to(self.prior.device)
+        self._assign(stored.assignments)
+
+    @property
+    def stored_documents(self) -> StoredDocuments:
+        """Digests and labels of the training documents.
+
+        Raises:
+            ValueError: If an older version has stored them, without digests.
+        """
+        if not bool(self.digests.all()):
+            raise ValueError(
+                "The model was stored by an older version, without digests of its documents, and cannot tell which documents it has already. "
+                "Train it again with hf-xmtc train."
+            )
+        return StoredDocuments(self.digests, Assignments(self.label_offsets, self.label_ids))
+
+    @torch.no_grad()
+    def add_documents(self, vectors: WordValues | DocumentVectors, stored: StoredDocuments) -> None:
+        """Hold further documents too; ``stored`` has the digests and labels of all."""
+        self.documents.add(vectors)
+        self.digests = stored.digests
+        self._assign(stored.assignments)
+
+    @torch.no_grad()
+    def add_label_texts(self, texts: WordValues | DocumentVectors) -> None:
+        """Hold the texts of the last labels, which had none."""
+        first = self.num_labels - texts.num_documents
+        self.label_texts.select(torch.arange(first, device=self.prior.device))
+        self.label_texts.add(texts)
+        self.config.num_label_values = self.label_texts.values.numel() if isinstance(self.label_texts, WordIndex) else 0
 
     def _assign(self, assignments: Assignments) -> None:
         device = self.prior.device
@@ -121,8 +124,7 @@ class NeighborHead(ScoreHead):
         if isinstance(self.documents, WordIndex):
             config.num_values, config.num_label_values = len(self.documents.values), len(self.label_texts.values)
         else:
-            rows = torch.arange(config.num_documents, device=device).repeat_interleave(self.label_offsets.diff())
-            vectors = self.documents.values.float()
+            rows, vectors = assignments.rows.to(device), self.documents.values.float()
             sums = vectors.new_zeros(self.num_labels, vectors.shape[1]).index_add(0, self.label_ids, vectors[rows])
             self.centroids.store(DocumentVectors(nn.functional.normalize(sums, dim=1, eps=1e-6)))
 
@@ -242,11 +244,9 @@ class NeighborHead(ScoreHead):
         new_ids = torch.full((num_before,), -1, device=old_ids.device)
         new_ids[old_ids[known]] = known.nonzero()[:, 0]
         self.label_texts.select(old_ids)
+        assignments = Assignments(self.label_offsets, self.label_ids)
         labels = new_ids[self.label_ids.long()]
-        num_documents = len(self.label_offsets) - 1
-        rows = torch.arange(num_documents, device=labels.device).repeat_interleave(self.label_offsets.diff())
-        counts = rows[labels >= 0].bincount(minlength=num_documents)
-        self._assign(Assignments(nn.functional.pad(counts.cumsum(0), (1, 0)), labels[labels >= 0]))
+        self._assign(Assignments.of_pairs(assignments.rows[labels >= 0], labels[labels >= 0], len(self.digests)))
 
     def silence(self, new: Tensor) -> bool:
         return True  # `resize_labels` has

@@ -134,7 +134,7 @@ class XMTCPipeline(Pipeline):
 
         Args:
             text: A text.
-            label: A label, as the pipeline answers it; by default the best one.
+            label: A label, as the pipeline answers it; by default the best one. Over a label tree one of those below the beam.
             max_length: As for `__call__`.
             candidates: Likewise; by default those of the pipeline.
 
@@ -152,21 +152,20 @@ class XMTCPipeline(Pipeline):
         inputs = self._ensure_tensor_on_device(self._inputs(text, read, candidates), device=self.device)
         names = self.model.config.label_names
         with torch.no_grad():
-            output = self.model(**inputs)
-            if output.logits is None:  # candidates, best first
-                check_scores(output.top_scores, output.top_labels)
-                label_ids, scores = output.top_labels[0], output.top_scores[0]
-                label_id = int(label_ids[0]) if label is None else self._label_id(label)
-                place = (label_ids == label_id).nonzero().flatten()
-                if not len(place):
-                    raise ValueError(
-                        f"The label {label!r} is none of the {len(scores)} candidates of this text. Give it in candidates."
-                    )
-                score = float(scores[place[0]])
-            else:
-                check_scores(output.logits)
-                label_id = int(output.logits[0].argmax()) if label is None else self._label_id(label)
-                score = float(output.logits[0, label_id].sigmoid())
+            output = self.model(**inputs, top_k=self._num_scored(inputs))
+            check_scores(output.top_scores, output.top_labels)
+            label_ids, scores = output.top_labels[0], output.top_scores[0]
+            label_id = int(label_ids[0]) if label is None else self._label_id(label)
+            place = (label_ids == label_id).nonzero().flatten()
+            if not len(place):
+                num_candidates = int((label_ids >= 0).sum())
+                more = (
+                    "Give it in candidates."
+                    if "candidate_ids" in inputs
+                    else "A larger model.config.beam_width scores more."
+                )
+                raise ValueError(f"The label {label!r} is none of the {num_candidates} candidates of this text. {more}")
+            score = float(scores[place[0]])
             chosen = torch.tensor([[label_id]], device=self.device)
             among = {"candidate_ids": inputs["candidate_ids"]} if "candidate_ids" in inputs else {}
             weights = self.model.token_weights(inputs["input_ids"], inputs["attention_mask"], chosen, **among)[0, 0]

@@ -1,5 +1,6 @@
 """Stored texts, and the similarity of documents to all of them: by words (`WordIndex`) or by vectors (`VectorIndex`)."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -7,9 +8,13 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from .inverted_index import index_entries, word_products
+from .label_topk import exact_topk
 from .tf_idf import WordValues
 
-__all__ = ["DocumentVectors", "VectorIndex", "WordIndex"]
+__all__ = ["DocumentVectors", "Neighbors", "VectorIndex", "WordIndex", "nearest_texts"]
+
+# Texts that documents are compared with at a time.
+BLOCK_TEXTS = 2**17
 
 
 class DocumentVectors(NamedTuple):
@@ -29,6 +34,18 @@ class DocumentVectors(NamedTuple):
     def to(self, device: str | torch.device) -> "DocumentVectors":
         """The same on a device."""
         return DocumentVectors(self.values.to(device))
+
+
+class Neighbors(NamedTuple):
+    """The most similar stored texts of each document, most similar first, equal ones by row.
+
+    Attributes:
+        rows: Their rows, (B, K).
+        similarities: Cosines, (B, K), never negative; 0 where nothing is shared, and such a document does not vote.
+    """
+
+    rows: Tensor
+    similarities: Tensor
 
 
 class WordIndex(nn.Module):
@@ -57,6 +74,10 @@ class WordIndex(nn.Module):
         bias = self.values.new_zeros(self.num_texts)
         return word_products(documents, bias, self.offsets, self.texts, self.values)
 
+    def similarity_blocks(self, documents: WordValues, block_size: int) -> Iterator[tuple[int, Tensor]]:
+        """First text and cosines of a block: here of all texts, because the index is one of words."""
+        yield 0, self.similarities(documents)
+
     @torch.no_grad()
     def store(self, texts: WordValues) -> None:
         """Hold these texts. Words of value 0, which change no similarity, are left out."""
@@ -75,10 +96,22 @@ class WordIndex(nn.Module):
         known = rows >= 0
         place = torch.full((self.num_texts,), -1, device=rows.device)
         place[rows[known]] = known.nonzero()[:, 0]
-        words = torch.arange(len(self.offsets) - 1, device=rows.device).repeat_interleave(self.offsets.diff())
         texts = place[self.texts.long()]
         kept = texts >= 0
-        self.store(WordValues(texts[kept], words[kept], self.values[kept], texts[kept], len(rows)))
+        self.store(WordValues(texts[kept], self._words[kept], self.values[kept], texts[kept], len(rows)))
+
+    @torch.no_grad()
+    def add(self, texts: WordValues) -> None:
+        """Hold further texts behind those that are there."""
+        rows, words, values = (part.to(self.values.device) for part in (texts.documents, texts.words, texts.values))
+        rows = torch.cat([self.texts.long(), rows + self.num_texts])
+        words, values = torch.cat([self._words, words]), torch.cat([self.values, values])
+        self.store(WordValues(rows, words, values, rows, self.num_texts + texts.num_documents))
+
+    @property
+    def _words(self) -> Tensor:
+        """The word of each value, (n,)."""
+        return torch.arange(len(self.offsets) - 1, device=self.offsets.device).repeat_interleave(self.offsets.diff())
 
     def word_entries(self, words: WordValues) -> tuple[Tensor, Tensor, Tensor]:
         """Each pair of a document's word and a text that has it: place of the word (E,), row of the text, and what it adds to the cosine."""
@@ -120,6 +153,12 @@ class VectorIndex(nn.Module):
         with torch.autocast(documents.values.device.type, enabled=False):
             return documents.values.float() @ self.values.float().t()
 
+    def similarity_blocks(self, documents: DocumentVectors, block_size: int) -> Iterator[tuple[int, Tensor]]:
+        """First text and cosines (B, ``block_size`` or fewer), block by block."""
+        for start in range(0, self.num_texts, block_size):
+            with torch.autocast(documents.values.device.type, enabled=False):
+                yield start, documents.values.float() @ self.values[start : start + block_size].float().t()
+
     @torch.no_grad()
     def store(self, texts: DocumentVectors) -> None:
         """Hold these texts."""
@@ -130,5 +169,51 @@ class VectorIndex(nn.Module):
         """Hold the texts of some rows, (M,) in this order; at -1 a text without tokens."""
         self.values = nn.Parameter(self.values[rows.clamp(min=0)] * (rows >= 0)[:, None])
 
+    @torch.no_grad()
+    def add(self, texts: DocumentVectors) -> None:
+        """Hold further texts behind those that are there."""
+        self.values = nn.Parameter(torch.cat([self.values, texts.values.to(self.values)]))
+
     def check(self) -> None:
         """Nothing in it can point to what is not there."""
+
+
+def nearest_texts(
+    index: WordIndex | VectorIndex,
+    documents: WordValues | DocumentVectors,
+    k: int,
+    text_groups: Tensor | None = None,
+    own_groups: Tensor | None = None,
+    block_size: int = BLOCK_TEXTS,
+) -> Neighbors:
+    """The k most similar texts of each document, exactly, without the similarities of all at once where texts have vectors.
+
+    Args:
+        index: N texts.
+        documents: B documents.
+        k: Texts per document.
+        text_groups: A group for each text, (N,): of its own row number alone, or one that equal texts share.
+        own_groups: The group of each document, (B,), whose texts are not its neighbours: it is one of them itself.
+        block_size: Texts at a time.
+
+    Returns:
+        min(k, N) of each document; row -100 and similarity 0 where no further text has one above 0.
+    """
+    best = rows = None
+    for start, similarities in index.similarity_blocks(documents, block_size):
+        if own_groups is not None:
+            groups = text_groups[start : start + similarities.shape[1]]
+            similarities = similarities.masked_fill(groups == own_groups[:, None], -1)
+        if not similarities.shape[1]:
+            continue
+        values, places = exact_topk(similarities, k)
+        if best is None:
+            best, rows = values, places + start
+            continue
+        # Earlier blocks hold lower rows, so a tie by position is a tie by row.
+        best, order = exact_topk(torch.cat([best, values], dim=1), k)
+        rows = torch.cat([rows, places + start], dim=1).gather(1, order)
+    if best is None:
+        empty = index.values.new_zeros(documents.num_documents, 0)
+        return Neighbors(empty.long(), empty)
+    return Neighbors(rows.masked_fill(best <= 0, -100), best.clamp(min=0))

@@ -7,6 +7,7 @@ from datasets import Dataset, DatasetDict, Features, List, Value, concatenate_da
 
 from hf_xmtc.data.cache_keys import cache_key
 from hf_xmtc.data.collator import CANDIDATES, VOTES
+from hf_xmtc.data.filter_labels import drop_filtered_ids
 from hf_xmtc.metrics import ranking_report
 
 from .candidate_recall import candidate_recall
@@ -53,7 +54,7 @@ def add_candidates(
         columns[split] = concatenate_datasets([tokenized[split], computed], axis=1)
         labels = rows["labels"][:]
         if any(labels):
-            ids = np.asarray(computed.with_format("numpy")[CANDIDATES][:])
+            ids = drop_filtered_ids(np.asarray(computed.with_format("numpy")[CANDIDATES][:]), rows)
             ranking = ranking_report(ids, labels, ks=(1, 3, 5), ignore_unseen=ignore_unseen)
             report[split] = {
                 "candidate_recall": candidate_recall(ids, labels, ignore_unseen),

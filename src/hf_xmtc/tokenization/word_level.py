@@ -29,6 +29,9 @@ _NLTK_WORD = (
     r"\+*"  # c++, gtk+
 )
 
+# A character of the scripts that put no blanks between words, with its marks; each is a word of its own.
+_CHARACTER = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*"
+
 # What a word is, by the name that `word_splitting` takes.
 WORD_PATTERNS = {
     "alphanumeric": r"[^\W_]+\+*",  # a run of letters and digits: libfoo-dev is libfoo and dev
@@ -79,8 +82,9 @@ def train_word_tokenizer(
     frequency, words with a GloVe vector first among equals. They tokenize with NLTK's ``word_tokenize``, drop tokens without a
     word character and lower-case all but ``/SEP/``; EUR-Lex they split at white space alone. ``nltk`` is the nearest to that which a tokenizer.json can hold: over 99 % of the tokens of
     English news, questions and abstracts are the same, 98.5 % of software descriptions; it differs at a slash (``and/or`` is
-    two words here), in abbreviations (``e.g`` for ``e.g.``) and in the few that NLTK takes apart (``cannot``). Text without
-    blanks between words (Chinese, Japanese, Thai) must be segmented before.
+    two words here), in abbreviations (``e.g`` for ``e.g.``) and in the few that NLTK takes apart (``cannot``). In scripts without
+    blanks between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) each character is a word, as BERT has it for Chinese, except with
+    ``whitespace``: segment such texts before, or read them with a pretrained encoder, for better ones.
     """
     if vocab_size < 3:
         raise ValueError(
@@ -101,6 +105,9 @@ def train_word_tokenizer(
         lowercase = word_splitting != "whitespace"
     normalizer = _word_normalizer(lowercase, keep_separator=word_splitting != "alphanumeric")
     pre_tokenizer = pre_tokenizers.Split(Regex(WORD_PATTERNS[word_splitting]), behavior="removed", invert=True)
+    if word_splitting != "whitespace":
+        characters = pre_tokenizers.Split(Regex(_CHARACTER), behavior="isolated")
+        pre_tokenizer = pre_tokenizers.Sequence([characters, pre_tokenizer])
     words = _words_by_frequency(
         _document_frequencies(texts, normalizer, pre_tokenizer), min_document_frequency, frequent_first or ()
     )

@@ -142,8 +142,8 @@ class XMTCTrainingArguments(TrainingArguments):
             "help": "Of the matrices with a row per label (output layer, CorNet). adamw: as for the rest. rowwise: one number of "
             "state per label. …_in_backward: updated during the backward pass, without stored gradients; sgd_in_backward has no "
             "state, rowwise_in_backward one number per label, adam_in_backward that of Adam. Results do not depend on the config's "
-            "loss_reduction (but those of adamw do, by its epsilon): with 'mean' sgd multiplies its rate by the number of labels "
-            "and the others divide epsilon by it.",
+            "loss_reduction: with 'mean' sgd multiplies its rate by the number of labels and all others divide adam_epsilon by it "
+            "(but not with adam_epsilon_uncorrected).",
             "choices": LABEL_OPTIMIZERS,
         },
     )

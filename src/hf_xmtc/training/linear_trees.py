@@ -129,7 +129,7 @@ def _write_data(model: LinearTreeModel, dataset: Dataset, path: Path) -> int:
                 for word, value in zip(words.words[read].tolist(), words.values[read].tolist(), strict=True)
             ]
             ends = words.documents[read].bincount(minlength=words.num_documents).cumsum(0).tolist()
-            for start, end, label_ids in zip([0, *ends], ends, labels, strict=False):
+            for start, end, label_ids in zip([0, *ends[:-1]], ends, labels, strict=True):
                 known = sorted({label_id for label_id in label_ids if 0 <= label_id < num_labels})
                 if known and end > start:
                     file.write(f"{','.join(map(str, known))} {' '.join(pairs[start:end])}\n")

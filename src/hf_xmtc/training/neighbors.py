@@ -2,15 +2,15 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from itertools import product
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from tqdm import tqdm
 
+from hf_xmtc.data.filter_labels import drop_filtered_ids, most_filtered
 from hf_xmtc.metrics import ndcg_at_k
 from hf_xmtc.models.configuration_neighbors import VOTE_FIELDS
 from hf_xmtc.models.label_topk import exact_topk
@@ -19,7 +19,7 @@ from hf_xmtc.models.neighbor_head import Neighbors
 from hf_xmtc.models.text_index import DocumentVectors
 from hf_xmtc.models.tf_idf import WordValues
 
-from .word_counts import count_words, padded
+from .word_counts import count_words
 
 __all__ = ["VOTE_GRID", "choose_vote", "store_neighbors"]
 
@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 # Words in a larger share of the documents say nothing and cost most of the time; with few documents the share is no estimate.
 MAX_DOCUMENT_SHARE, FEW_DOCUMENTS = 0.2, 100
-# Documents that are read together: of words, and by an encoder.
-WORD_BATCH, ENCODER_BATCH = 1_000, 32
 # Values that are tried. Weights of labels are chosen after the first two, which they hardly move.
 VOTE_GRID = {
     "num_neighbors": (10, 20, 50, 100, 200),
@@ -64,14 +62,12 @@ def store_neighbors(
             "where there is none."
         )
     started = time.monotonic()
-    model.eval()
     if hasattr(model, "words"):
         count = len(dataset)
         most = MAX_DOCUMENT_SHARE * count if count > FEW_DOCUMENTS else count
         count_words(model.words, dataset, unread_ids, most)
     rows = dataset.select_columns(["input_ids", "labels"]).with_format(None)
-    documents = encode_texts(model, rows["input_ids"])
-    model.store(documents, rows["labels"][:], encode_texts(model, label_texts))
+    model.store(rows["input_ids"][:], rows["labels"][:], label_texts)
     if not bool((model.label_head.documents.values != 0).any()):
         raise ValueError(
             f"None of the {len(dataset)} training documents has a word of the vocabulary that others lack, so none is nearer than "
@@ -83,35 +79,6 @@ def store_neighbors(
         "documents_per_second": round(len(dataset) / seconds, 1),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
-
-
-@torch.no_grad()
-def encode_texts(model: NeighborsForXMTC, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
-    """What `NeighborsForXMTC.encode` gives for texts as token ids, on the CPU, batch by batch."""
-    if hasattr(model, "words"):
-        parts = []
-        for start in range(0, len(texts), WORD_BATCH):
-            words = _read(model, texts[start : start + WORD_BATCH])
-            kept = words.values > 0  # words of idf 0 would take half of the memory
-            parts.append([part[kept].to(kind) for part, kind in zip(words[:4], _SMALL, strict=True)])
-            parts[-1][0] += start
-        return WordValues(*map(torch.cat, zip(*parts, strict=True)), len(texts))
-    # Texts of equal lengths together.
-    order = np.argsort([len(text) for text in texts], kind="stable")
-    vectors = torch.empty(len(texts), model.config.backbone_config.hidden_size)
-    for start in tqdm(range(0, len(texts), ENCODER_BATCH), desc="Encoding", unit="batch", leave=False):
-        rows = order[start : start + ENCODER_BATCH]
-        vectors[torch.from_numpy(rows)] = _read(model, [texts[row] for row in rows]).values.cpu()
-    return DocumentVectors(vectors)
-
-
-_SMALL = (torch.int32, torch.int32, torch.float32, torch.int32)
-
-
-def _read(model: NeighborsForXMTC, texts: list[list[int]]) -> WordValues | DocumentVectors:
-    input_ids, mask = (part.to(model.device) for part in padded(texts))
-    found = model.encode(input_ids, mask)
-    return found.to("cpu") if isinstance(found, WordValues) else found
 
 
 def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[str]) -> dict[str, Any]:
@@ -129,14 +96,14 @@ def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[s
     label_fields = VOTE_FIELDS[2:] if model.label_head.centroids is not None else VOTE_FIELDS[2:3]
     for name in fields.intersection(label_fields):
         setattr(config, name, 0.0)
-    hidden, positives = encode_texts(model, validation["input_ids"][:]), validation["labels"][:]
+    hidden = model.encode_texts(validation["input_ids"][:])
     for names in (VOTE_FIELDS[:2], label_fields):
         if fields.isdisjoint(names):
             continue
         tried = [VOTE_GRID[name] if name in fields else (getattr(config, name),) for name in names]
         settings = [dict(zip(names, values, strict=True)) for values in product(*tried)]
         settings = [setting for setting in settings if sum(setting.get(name, 0.0) for name in label_fields) <= 1]
-        by_setting = _ndcg_by_setting(model, hidden, positives, settings)
+        by_setting = _ndcg_by_setting(model, hidden, validation, settings)
         best = max(range(len(settings)), key=by_setting.__getitem__)
         values = ", ".join(f"{name} {value:g}" for name, value in settings[best].items())
         logger.info(
@@ -154,10 +121,11 @@ def _apply(model: NeighborsForXMTC, setting: dict[str, Any]) -> None:
 
 @torch.no_grad()
 def _ndcg_by_setting(
-    model: NeighborsForXMTC, hidden: WordValues | DocumentVectors, positives: list[list[int]], settings: list[dict[str, Any]]
+    model: NeighborsForXMTC, hidden: WordValues | DocumentVectors, validation: Dataset, settings: list[dict[str, Any]]
 ) -> list[float]:
     """nDCG@5 with each setting; neighbours are searched once."""
-    head, rankings = model.label_head, [[] for _ in settings]
+    head, rankings, positives = model.label_head, [[] for _ in settings], validation["labels"][:]
+    num_ranked = 5 + most_filtered(validation)
     batch_size = max(1, min(256, BLOCK_NUMBERS // head.numbers_per_document))
     most = max(setting.get("num_neighbors", model.config.num_neighbors) for setting in settings)
     for start in range(0, len(positives), batch_size):
@@ -166,5 +134,5 @@ def _ndcg_by_setting(
         for setting, ranking in zip(settings, rankings, strict=True):
             _apply(model, setting)
             nearest = Neighbors(*(part[:, : model.config.num_neighbors] for part in neighbors))
-            ranking.append(exact_topk(head.mix(nearest, similarities), 5)[1].cpu().numpy())
-    return [ndcg_at_k(np.concatenate(ranking), positives, 5) for ranking in rankings]
+            ranking.append(exact_topk(head.mix(nearest, similarities), num_ranked)[1].cpu().numpy())
+    return [ndcg_at_k(drop_filtered_ids(np.concatenate(ranking), validation), positives, 5) for ranking in rankings]

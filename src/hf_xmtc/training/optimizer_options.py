@@ -74,6 +74,9 @@ def build_optimizer(
 ) -> tuple[Optimizer, dict[str, RowUpdate] | None]:
     """Make the optimizer that the arguments ask for.
 
+    ``adam_epsilon`` is that of a sum over labels: with ``loss_reduction="mean"`` it is divided by their number, so that Adam's steps are the
+    same for both, but with ``adam_epsilon_uncorrected`` it is as the authors have it.
+
     Args:
         model: The model; its `parameter_groups` decide which weights decay.
         args: ``label_optimizer``, ``label_learning_rate``, ``cornet_learning_rate``, ``sparse_embeddings``, ``adam_epsilon_uncorrected``
@@ -95,6 +98,12 @@ def build_optimizer(
             )
         optimizer_class = UncorrectedEpsilonAdam
         settings = {name: settings[name] for name in ("lr", "betas", "eps")}
+    epsilon = args.adam_epsilon
+    if not args.adam_epsilon_uncorrected:
+        # A mean over thousands of labels makes gradients so small that the usual epsilon slows training many times.
+        epsilon /= _gradient_factor(model)
+        if settings.get("eps") == args.adam_epsilon:  # and not that of optimizer_cls_and_kwargs
+            settings = {**settings, "eps": epsilon}
     matrices = trained_label_matrices(model, args)
     groups = model.parameter_groups(settings.get("lr", args.learning_rate), args.weight_decay)
     if args.label_optimizer == "adamw" and args.label_learning_rate is not None:
@@ -111,7 +120,7 @@ def build_optimizer(
 
     parts: dict[str, Optimizer] = {"rest": optimizer_class(groups, **settings)} if groups else {}
     if of_tables:
-        parts["embeddings"] = LazyAdam(of_tables, betas=(args.adam_beta1, args.adam_beta2), eps=args.adam_epsilon)
+        parts["embeddings"] = LazyAdam(of_tables, betas=(args.adam_beta1, args.adam_beta2), eps=epsilon)
     updates = None
     if args.updates_in_backward and matrices:
         updates = _make_updates(model, args, matrices)

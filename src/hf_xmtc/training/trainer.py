@@ -12,6 +12,8 @@ from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
 from hf_xmtc.data import XMTCDataCollator
 from hf_xmtc.data.collator import CANDIDATES
+from hf_xmtc.data.filter_labels import FILTER_LABELS
+from hf_xmtc.models.filter_labels import drop_filtered
 from hf_xmtc.models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from hf_xmtc.models.predicted_sets import check_scores
 
@@ -28,7 +30,7 @@ from .own_functions import check_functions, named_loss
 from .positive_injection import with_training_candidates
 from .resumable_trainer import ResumableTrainer
 from .sharded_label_head import shard_of
-from .trainer_inputs import check_full_batch, every_document_in_order, set_up_model, tokenized
+from .trainer_inputs import check_full_batch, check_neighbors, every_document_in_order, set_up_model, tokenized
 
 __all__ = ["XMTCTrainer"]
 
@@ -116,6 +118,7 @@ class XMTCTrainer(ResumableTrainer):
             self.compute_loss_func = named_loss(self.compute_loss_func, num_labels)
         self.train_dataset, self.eval_dataset = tokenized(self, train_dataset), tokenized(self, eval_dataset)
         check_full_batch(args, self.train_dataset)
+        check_neighbors(self.model, self.train_dataset)
         # What `create_optimizer` has built, and with which options.
         self.built_optimizer, self.built_with = None, None
         self.label_updates = None
@@ -133,6 +136,11 @@ class XMTCTrainer(ResumableTrainer):
 
     # Or the Trainer would take a loss of one's own for one that is divided by the labels of all accumulated batches.
     loss_is_scaled_for_ga = False
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        if FILTER_LABELS not in self._signature_columns:
+            self._signature_columns.append(FILTER_LABELS)  # no argument of the model, but of evaluation
 
     # ---- data and batches ------------------------------------------------------------------------------------------------
 
@@ -213,6 +221,7 @@ class XMTCTrainer(ResumableTrainer):
                 "the data set? Prediction without labels works with trainer.predict."
             )
         inputs = {**inputs, "labels": self._known_labels(inputs["labels"])}
+        inputs.pop(FILTER_LABELS, None)
         if CANDIDATES in inputs:
             inputs = with_training_candidates(self, inputs)
         if not return_outputs and self.compute_loss_func is None and self.label_smoother is None:
@@ -228,21 +237,26 @@ class XMTCTrainer(ResumableTrainer):
     ):
         """Score a batch and keep the best labels: (loss, (scores, label ids[, which are in the set]), positives)."""
         inputs = self._prepare_inputs(inputs)
-        labels = inputs.pop("labels", None)
+        labels, filters = inputs.pop("labels", None), inputs.pop(FILTER_LABELS, None)
+        width = self.evaluation.kept_labels
         known = self._known_labels(labels) if labels is not None else None
         with torch.no_grad(), self.compute_loss_context_manager():
             # A loss of one's own reads the logits of all labels, which come without top_k.
             is_own = known is not None and self.compute_loss_func is not None
-            output = model(**inputs, labels=None if is_own else known, top_k=self.evaluation.kept_labels)
+            output = model(
+                **inputs, labels=None if is_own else known, top_k=width if filters is None else width + filters.shape[1]
+            )
             loss = self.compute_loss(model, {**inputs, "labels": known}) if is_own else output.loss
         loss = loss.detach() if loss is not None else None
         if prediction_loss_only:
             return loss, None, None
         check_scores(output.top_scores, output.top_labels)
+        if filters is not None:
+            output.top_scores, output.top_labels = drop_filtered(output.top_scores, output.top_labels, filters, width)
         ranking = (output.top_scores.float(), output.top_labels)
         if self.args.measures_sets:
             ranking = (*ranking, self.model.in_predicted_set(output))
-        return loss, of_one_width(ranking, min(self.evaluation.kept_labels, self.num_labels)), labels
+        return loss, of_one_width(ranking, min(width, self.num_labels)), labels
 
     # ---- weight averaging ------------------------------------------------------------------------------------------------
 

@@ -9,13 +9,15 @@ from datasets import Dataset
 from transformers import Trainer
 
 from hf_xmtc.data import XMTCDataCollator, tokenize_dataset
+from hf_xmtc.data.collator import NEIGHBORS
+from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments
 from .initialization import set_missing_label_weights
 from .option_conflicts import check_model_options
 from .positive_injection import num_random_numbers
 
-__all__ = ["check_full_batch", "every_document_in_order", "set_up_model", "tokenized"]
+__all__ = ["check_full_batch", "check_neighbors", "every_document_in_order", "set_up_model", "tokenized"]
 
 
 def set_up_model(trainer: Trainer) -> None:
@@ -92,6 +94,20 @@ def check_full_batch(args: XMTCTrainingArguments, dataset: Any) -> None:
             f"The training data have {len(dataset)} documents, a step takes {step} ({args.train_batch_size} in each of "
             f"{args.world_size} process(es)), and dataloader_drop_last=True leaves incomplete steps out, so nothing would be "
             "trained. Lower per_device_train_batch_size or leave dataloader_drop_last out."
+        )
+
+
+def check_neighbors(model: XMTCPreTrainedModel, dataset: Any) -> None:
+    """Refuse training documents without neighbours, where each would find itself and be taught its own labels.
+
+    Raises:
+        ValueError: If the model has a teacher and the data do not.
+    """
+    columns = getattr(dataset, "column_names", None)
+    if getattr(model, "teacher", None) is not None and columns is not None and NEIGHBORS not in columns:
+        raise ValueError(
+            f"The training data have the columns {columns} and no {NEIGHBORS!r}. The model would find each training document as its own "
+            "nearest neighbour, and learn to copy its labels. hf-xmtc train adds them; so does hf_xmtc.retrieval.neighbor_columns."
         )
 
 

@@ -6,25 +6,19 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
+from hf_xmtc.models.aligned_tokens import pad_documents
 from hf_xmtc.models.tf_idf import TfIdf
 
-__all__ = ["count_words", "document_batches", "padded"]
+__all__ = ["count_words", "document_batches"]
 
 # Documents whose words are counted together.
 BATCH_SIZE = 1_000
 
 
-def padded(documents: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """Token ids of documents and their mask, each (B, T), filled up with id 0."""
-    lengths = torch.tensor([len(ids) for ids in documents])
-    input_ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids, dtype=torch.long) for ids in documents], batch_first=True)
-    return input_ids, torch.arange(input_ids.shape[1]) < lengths[:, None]
-
-
 def document_batches(dataset: Dataset, batch_size: int) -> Iterator[tuple[Tensor, Tensor, list[list[int]]]]:
     """Token ids (B, T), mask (B, T) and label ids of the documents, in order."""
     for batch in dataset.select_columns(["input_ids", "labels"]).with_format(None).iter(batch_size):
-        yield *padded(batch["input_ids"]), batch["labels"]
+        yield *pad_documents(batch["input_ids"]), batch["labels"]
 
 
 @torch.no_grad()

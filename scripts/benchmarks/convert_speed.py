@@ -1,0 +1,162 @@
+"""Speed and memory of converting a file of text documents to parquet, and of loading one of very long texts.
+
+    python scripts/benchmarks/convert_speed.py --output scripts/results/benchmark_convert.json
+
+Each case has a process of its own on one core. Memory is the peak of that process above what it holds after its imports.
+"""
+
+import argparse
+import json
+import random
+import resource
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from itertools import accumulate
+from pathlib import Path
+
+from hf_xmtc.data import load_xmtc_dataset
+from hf_xmtc.data.formats.conversion import write_corpus
+from hf_xmtc.data.formats.corpus import ReadSettings
+from hf_xmtc.data.formats.registry import find_format
+from machine import in_new_process, machine_description
+
+ENDINGS = {"csv": "csv", "tsv": "tsv", "jsonl": "jsonl", "libmultilabel": "txt", "fasttext": "txt", "annif": "tsv"}
+# Different texts that are written in turn, and words of a text of a megabyte.
+VARIETY, LONG = 2_000, 150_000
+
+
+def write_file(path: Path, kind: str, num_documents: int, num_words: int) -> None:
+    """Documents of words drawn by their rank, with five labels each."""
+    chance = random.Random(0)
+    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 10))) for _ in range(50_000)]
+    weights = list(accumulate(1 / rank for rank in range(1, len(words) + 1)))
+    variety = min(VARIETY, num_documents, max(1, VARIETY * 200 // num_words))
+    texts = [" ".join(chance.choices(words, cum_weights=weights, k=num_words)) for _ in range(variety)]
+    with open(path, "w", encoding="utf-8") as file:
+        if kind in ("csv", "tsv"):
+            file.write("text,labels\n" if kind == "csv" else "text\tlabels\n")
+        for number in range(num_documents):
+            labels = [f"label{(number * 7 + i * i * 31) % 10_000}" for i in range(5)]
+            file.write(_line(kind, number, texts[number % len(texts)], labels) + "\n")
+
+
+def _line(kind: str, number: int, text: str, labels: list[str]) -> str:
+    listed = json.dumps(labels)
+    if kind == "jsonl":
+        return json.dumps({"text": text, "labels": labels})
+    if kind == "libmultilabel":
+        return f"{number}\t{' '.join(labels)}\t{text}"
+    if kind == "fasttext":
+        return " ".join(f"__label__{label}" for label in labels) + f" {text}"
+    if kind == "annif":
+        return f"{text}\t{' '.join(f'<http://example.org/{label}>' for label in labels)}"
+    quoted = listed.replace('"', '""')
+    return f'{text},"{quoted}"' if kind == "csv" else f"{text}\t{listed}"
+
+
+def convert(path: Path, kind: str, folder: Path) -> dict[str, float]:
+    """Convert a file: seconds and peak memory."""
+
+    def act() -> None:
+        found, files = find_format(path, kind)
+        write_corpus(found.read(files, ReadSettings()), folder, kind)
+
+    return _costs(act)
+
+
+def load(path: Path, kind: str, folder: Path) -> dict[str, float]:
+    """Load a file as training does, through parquet into the cache: seconds and peak memory."""
+    warnings.simplefilter("ignore")  # texts repeat
+    return _costs(lambda: load_xmtc_dataset(path, format=kind, cache_dir=folder))
+
+
+def _costs(act: Callable[[], object]) -> dict[str, float]:
+    before, processor, clock = _peak_mib(), time.process_time(), time.monotonic()
+    act()
+    return {
+        "processor_seconds": round(time.process_time() - processor, 2),
+        "seconds": round(time.monotonic() - clock, 2),
+        "peak_mib": round(_peak_mib() - before),
+        "imports_mib": round(before),
+    }
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(act: Callable, kind: str, num_documents: int, num_words: int, work: Path) -> dict:
+    """One case, with the size of its file."""
+    with tempfile.TemporaryDirectory(dir=work) as name:
+        path, folder = Path(name, f"documents.{ENDINGS[kind]}"), Path(name, "result")
+        folder.mkdir()
+        write_file(path, kind, num_documents, num_words)
+        costs = in_new_process(act, path, kind, folder)
+        megabytes = path.stat().st_size / 1e6
+    return {
+        "act": act.__name__,
+        "format": kind,
+        "documents": num_documents,
+        "words": num_words,
+        "megabytes": round(megabytes),
+        "megabytes_per_second": round(megabytes / costs["processor_seconds"], 1),
+        **costs,
+    }
+
+
+def markdown(results: dict) -> str:
+    """The measurements as a table."""
+    machine = results["machine"]
+    lines = [
+        "# Converting files of documents",
+        "",
+        "*convert*: from a file to parquet, as `hf-xmtc convert`; *load*: from a file through parquet into the cache, as `load_xmtc_dataset`. MB/s of "
+        "processor time on one core; memory above that of the imports, the peak of a process of its own. Converting takes about the same for ten times as many "
+        f"documents. Shared machine of {machine['cores']} cores ({machine['processor']}).",
+        "",
+        "| | format | documents | words of one | MB | MB/s | seconds | MiB |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {case['act']} | {case['format']} | {case['documents']:,} | {case['words']:,} | {case['megabytes']:,} | {case['megabytes_per_second']:.0f} "
+        f"| {case['seconds']:.0f} | {case['peak_mib']:,} |"
+        for case in results["cases"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure all cases and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--output", type=Path, help="JSON file of the results; a .md of the table goes beside it")
+    parser.add_argument(
+        "--documents", type=int, default=1_000_000, help="documents of the largest files (default: %(default)s)"
+    )
+    parser.add_argument("--words", type=int, default=200, help="words of a document (default: %(default)s)")
+    parser.add_argument("--long", type=int, default=1_000, help="documents of a megabyte (default: %(default)s)")
+    parser.add_argument("--formats", nargs="+", default=list(ENDINGS), choices=ENDINGS, help="formats (default: all)")
+    parser.add_argument("--work", type=Path, help="folder for the files (default: that of the system)")
+    options = parser.parse_args()
+    plan = [
+        (convert, kind, count, options.words)
+        for kind in options.formats
+        for count in (options.documents // 10, options.documents)
+    ]
+    plan += [
+        (act, kind, count, LONG)
+        for act, kind in ((convert, "jsonl"), (load, "jsonl"))
+        for count in (options.long // 10, options.long)
+    ]
+    results = {"machine": machine_description(), "cases": []}
+    for act, kind, count, words in plan:
+        results["cases"].append(measure(act, kind, count, words, options.work))
+        print(json.dumps(results["cases"][-1]), flush=True)
+    if options.output is not None:
+        options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        options.output.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Full texts of Annif: a folder of ``.txt`` files, each with its subjects in a ``.tsv`` (URIs) or ``.key`` (names) of the same name."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from .corpus import LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema
+from .split_files import SPLITS, find_split_files
+from .text_lines import read_lines
+
+__all__ = ["ANNIF_FOLDER"]
+
+_ENDINGS = (".tsv", ".key")
+
+
+def _find(path: Path, given: bool) -> dict[str, list[Path]]:
+    if not path.is_dir():
+        return {}
+    found = {split: _texts(path / split) for split in SPLITS if (path / split).is_dir()}
+    if found := {split: texts for split, texts in found.items() if texts}:
+        return found
+    # train.txt beside train.tsv are rather two formats of lines.
+    texts = [] if not given and find_split_files(path, r"{split}\.txt") else _texts(path)
+    return {"train": texts} if texts else {}
+
+
+def _texts(folder: Path) -> list[Path]:
+    """The texts of a folder; none where no text has a file of subjects."""
+    texts = sorted(folder.glob("*.txt"))
+    return texts if any(text.with_suffix(ending).is_file() for text in texts for ending in _ENDINGS) else []
+
+
+def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
+    schema = documents_schema(LABEL_STRINGS)
+    return Corpus({split: Documents(schema, _reader(texts, settings)) for split, texts in files.items()})
+
+
+def _reader(texts: list[Path], settings: ReadSettings) -> Callable[[], Iterator[tuple[str, list[str]]]]:
+    def read() -> Iterator[tuple[str, list[str]]]:
+        for path in texts:
+            subjects = next((path.with_suffix(ending) for ending in _ENDINGS if path.with_suffix(ending).is_file()), None)
+            lines = read_lines(subjects, settings.encoding) if subjects else ()
+            yield "\n".join(read_lines(path, settings.encoding)), [subject for line in lines if (subject := _subject(line))]
+
+    return read
+
+
+def _subject(line: str) -> str:
+    uri, tab, _ = line.partition("\t")
+    return (uri if tab else line).strip().removeprefix("<").removesuffix(">")
+
+
+ANNIF_FOLDER = Format(
+    "annif-folder",
+    _find,
+    _read,
+    "files such as a.txt with a.tsv or a.key, or train/ and test/ with such files",
+    side_files=tuple(f"{place}*{ending}" for place in ("", "*/") for ending in _ENDINGS),
+)

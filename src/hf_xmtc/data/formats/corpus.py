@@ -1,0 +1,166 @@
+"""A data set in somebody's own files: the documents of each split, one after the other, and its labels."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..label_file import LabelFile
+
+__all__ = [
+    "LABEL_IDS",
+    "LABEL_STRINGS",
+    "Corpus",
+    "Documents",
+    "Format",
+    "ReadSettings",
+    "check_label_id",
+    "documents_schema",
+    "group_field",
+    "missing_column",
+    "read_all",
+]
+
+LABEL_STRINGS = pa.list_(pa.string())
+LABEL_IDS = pa.list_(pa.int32())
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """How files are read that do not say everything themselves.
+
+    Attributes:
+        text_column: Column of the texts, or several with commas between them, joined by line ends.
+        label_column: Column of the labels, or several with commas between them; ``*`` stands for any characters.
+        label_format: ``multi_hot`` where several label columns, or lists of numbers, hold 0 and 1.
+        label_separator: What separates the labels in a cell, ``""`` where a cell is one label; None where cells are lists.
+        one_based: True if label ids count from 1.
+        encoding: Encoding of the files, by default UTF-8 or a recognised UTF-16.
+        with_features: Also read the features of documents.
+        group_column: A further column of tables and JSON lines to keep, by which documents may be split.
+        require_labels: Refuse documents without a column of labels.
+    """
+
+    text_column: str = "text"
+    label_column: str = "labels"
+    label_format: str = "ids"
+    label_separator: str | None = None
+    one_based: bool = False
+    encoding: str | None = None
+    with_features: bool = False
+    group_column: str | None = None
+    require_labels: bool = True
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a split.
+
+    Attributes:
+        schema: Columns of the documents, among ``text``, ``labels``, ``filter_labels``, ``feature_ids``, ``feature_values``, and
+            that of groups under its own name.
+        rows: Starts to read and gives a tuple of those columns for each document.
+    """
+
+    schema: pa.Schema
+    rows: Callable[[], Iterator[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The splits of a data set, and its labels where the files describe them (index = label id where labels are ids)."""
+
+    splits: dict[str, Documents]
+    labels: LabelFile | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """One convention of files.
+
+    Attributes:
+        name: Its name, for ``format=``.
+        find: The files of each split in a folder, or a file alone as ``train``; empty where there are none. The second argument is True
+            if the format was named by the user, so that the endings of names do not matter.
+        read: Opens what was found.
+        expects: What `find` looks for, for messages.
+        looks_right: Decides by the first line, where the names of files leave the format open.
+        side_files: Names, or patterns of names, of other files that `read` uses.
+    """
+
+    name: str
+    find: Callable[[Path, bool], dict[str, list[Path]]]
+    read: Callable[[dict[str, list[Path]], ReadSettings], Corpus]
+    expects: str
+    looks_right: Callable[[str], bool] = lambda line: True
+    side_files: tuple[str, ...] = field(default=())
+
+
+def documents_schema(
+    label_type: pa.DataType | None, group: dict[str, pa.DataType] | None = None, **more: pa.DataType
+) -> pa.Schema:
+    """Columns text, of groups and, where there are labels, labels; then others."""
+    labels = {} if label_type is None else {"labels": label_type}
+    return pa.schema({"text": pa.string(), **(group or {}), **labels, **more}.items())
+
+
+def group_field(settings: ReadSettings, split: str, columns: list[list[str]], paths: list[Path]) -> dict[str, pa.DataType]:
+    """The column of groups for `documents_schema`; nothing where none is asked for, or a split that is not split up lacks it.
+
+    Args:
+        settings: Names it.
+        split: Name of the split.
+        columns: Columns of each file.
+        paths: The files.
+
+    Raises:
+        ValueError: If training data lacks it.
+    """
+    name = settings.group_column
+    if name in (None, "text", "labels"):  # these are read anyway
+        return {}
+    missing = next((i for i, of_file in enumerate(columns) if name not in of_file), None)
+    if missing is not None and split == "train":
+        raise missing_column(paths[missing], "group_column", name, columns[missing])
+    return {name: pa.string()} if missing is None else {}
+
+
+def missing_column(name: Any, option: str, wanted: str, columns: list[str]) -> ValueError:
+    """The error for a column that is not there."""
+    listing = ", ".join(map(repr, columns[:20])) + (", …" if len(columns) > 20 else "") or "none"
+    return ValueError(
+        f"{name} has no column {wanted!r}; its columns are {listing}. Name one of them in {option}=… (--{option})."
+    )
+
+
+def check_label_id(label_id: int, num_labels: int, place: str, one_based: bool) -> None:
+    """Refuse a label id that is none, counted from 0.
+
+    Args:
+        label_id: The id, already counted from 0.
+        num_labels: Labels that there are.
+        place: File and line.
+        one_based: Whether ids in the file count from 1.
+    """
+    if 0 <= label_id < num_labels:
+        return
+    written = label_id + one_based
+    hint = "Give the label file that belongs to the data."
+    if written == num_labels and not one_based:
+        hint = "Do the ids count from 1? Then give one_based=True (--one_based True)."
+    elif written == 0:
+        hint = "Do the ids count from 0? Then leave one_based out."
+    raise ValueError(
+        f"{place} holds the label id {written}, but the {num_labels} labels have the ids {int(one_based)} to "
+        f"{num_labels - 1 + one_based}. {hint}"
+    )
+
+
+def read_all(
+    files: Iterable[Path], read: Callable[[Path], Iterator[tuple[Any, ...]]]
+) -> Callable[[], Iterator[tuple[Any, ...]]]:
+    """A function that reads one file after the other."""
+    paths = list(files)
+    return lambda: (row for path in paths for row in read(path))

@@ -1,0 +1,116 @@
+"""JSON lines: one object a line, with a text and its labels under any keys."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from .corpus import (
+    LABEL_IDS,
+    LABEL_STRINGS,
+    Corpus,
+    Documents,
+    Format,
+    ReadSettings,
+    documents_schema,
+    group_field,
+    missing_column,
+    read_all,
+)
+from .json_objects import json_objects
+from .label_cells import labels_of_value
+from .split_files import files_of_splits
+from .tables import join_texts, matching_columns
+from .text_lines import read_lines
+
+__all__ = ["JSON_LINES", "text_of"]
+
+
+def text_of(entry: dict[str, Any], columns: list[str], place: str) -> str | None:
+    """The text under some keys, joined by line ends; None where it is missing.
+
+    Raises:
+        ValueError: If it is no string.
+    """
+    texts = [entry.get(column) for column in columns]
+    if strange := [text for text in texts if not isinstance(text, str | None)]:
+        raise ValueError(
+            f"{place}: the text is {strange[0]!r:.60}, but texts are strings. Name another key in text_column=…."
+        )
+    return join_texts(texts)
+
+
+def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
+    return Corpus({split: _documents(split, paths, settings) for split, paths in files.items()})
+
+
+def _documents(split: str, paths: list[Path], settings: ReadSettings) -> Documents:
+    columns, label_type = _scan(paths, settings)
+    texts = matching_columns(columns, settings.text_column)
+    keys = matching_columns(columns, settings.label_column)
+    if columns and not texts:
+        raise missing_column(paths[0], "text_column", settings.text_column, columns)
+    required = settings.require_labels or settings.label_column != ReadSettings.label_column
+    if columns and required and not keys:
+        raise missing_column(paths[0], "label_column", settings.label_column, columns)
+
+    def read(path: Path) -> Iterator[tuple[str | None, list[str] | list[int]]]:
+        for number, entry in json_objects(read_lines(path, settings.encoding), path):
+            place = f"{path}, line {number}"
+            labels = _labels(entry, keys, settings, place)
+            if labels and type(labels[0]) is not kind:
+                raise ValueError(
+                    f"{place} holds the label {labels[0]!r}, but labels before it are of the type {kind.__name__}. Write all labels the "
+                    "same way: codes as strings, ids as numbers."
+                )
+            # Ids count from 0 in what is read.
+            yield (
+                text_of(entry, texts, place),
+                *(_group(entry, name) for name in groups),
+                [label - 1 for label in labels] if settings.one_based and kind is int else labels,
+            )
+
+    group = group_field(settings, split, [columns], paths[:1])
+    groups = list(group)
+    kind = int if label_type == LABEL_IDS else str
+    return Documents(documents_schema(label_type if keys else None, group), read_all(paths, read))
+
+
+def _group(entry: dict[str, Any], name: str) -> str | None:
+    value = entry.get(name)
+    return None if value is None else str(value)
+
+
+def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.DataType]:
+    """The keys up to the first document with a label, and the type of labels."""
+    columns: dict[str, None] = {}
+    for path in paths:
+        for number, entry in json_objects(read_lines(path, settings.encoding), path):
+            columns.update(dict.fromkeys(entry))
+            labels = _labels(entry, matching_columns(list(entry), settings.label_column), settings, f"{path}, line {number}")
+            if labels and matching_columns(list(columns), settings.text_column):
+                return list(columns), LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS
+    return list(columns), pa.list_(pa.null())
+
+
+def _labels(entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str) -> list[str] | list[int]:
+    if len(keys) > 1:
+        return _labels_of_keys(entry, keys, settings, place)
+    value = entry.get(keys[0]) if keys else None
+    return labels_of_value(value, settings.label_format == "multi_hot", settings.label_separator, place)
+
+
+def _labels_of_keys(entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str) -> list[str] | list[int]:
+    if settings.label_format == "multi_hot":
+        ones = labels_of_value([entry.get(key) or 0 for key in keys], True, None, place)
+        return [keys[i] for i in ones]
+    return [label for key in keys for label in labels_of_value(entry.get(key), False, settings.label_separator or "", place)]
+
+
+JSON_LINES = Format(
+    "jsonl",
+    files_of_splits(".jsonl", ".ndjson", ".json"),
+    _read,
+    "train.jsonl, validation.jsonl, test.jsonl, or one .jsonl file",
+)

@@ -1,0 +1,87 @@
+"""Labels out of one cell of a table, or of one value in JSON."""
+
+import ast
+import json
+from typing import Any
+
+__all__ = ["labels_of_cell", "labels_of_value"]
+
+_SEPARATORS = "|;,\t\n"
+
+
+def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
+    """The labels in a cell of text; blanks around them and empty ones do not count.
+
+    Args:
+        cell: The text.
+        separator: What separates labels; ``""`` where a cell is one label, None where it is one label or a list in brackets.
+        place: File and line, for messages.
+
+    Raises:
+        ValueError: If the cell may hold several labels and nothing says how they are separated.
+    """
+    cell = cell.strip()
+    if separator is not None:
+        parts = cell.split(separator) if separator.strip() else cell.split() if separator else [cell]
+        return [label for part in parts if (label := part.strip())]
+    if cell.startswith("[") and cell.endswith("]"):
+        return _listed(cell, place)
+    sign = next((sign for sign in _SEPARATORS if sign in cell), None)
+    if sign is not None:
+        raise ValueError(
+            f"{place}: the labels {_shortened(cell)!r} hold {sign!r}. If that separates labels, give label_separator={sign!r} "
+            f"(--label_separator '{sign}'); if each cell is one label, give label_separator='' (--label_separator '')."
+        )
+    return [cell] if cell else []
+
+
+def labels_of_value(value: Any, multi_hot: bool, separator: str | None, place: str) -> list[str] | list[int]:
+    """The labels in a JSON value: a list of strings or of integers, a text as in `labels_of_cell`, or nothing.
+
+    Args:
+        value: The value.
+        multi_hot: Whether lists hold 0 and 1 for each label.
+        separator: As in `labels_of_cell`.
+        place: File and line, for messages.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return labels_of_cell(value, separator, place)
+    values = value if isinstance(value, list) else [value]
+    if multi_hot:
+        if any(entry not in (0, 1) for entry in values):
+            raise ValueError(
+                f"{place}: the labels {value!r:.80} are not all 0 or 1, but label_format='multi_hot'. Leave it out."
+            )
+        return [label_id for label_id, entry in enumerate(values) if entry]
+    if all(type(entry) is int for entry in values) or all(type(entry) is str for entry in values):
+        return values
+    raise ValueError(
+        f"{place}: the labels are {value!r:.80}, but must be a list of strings or a list of integer ids. "
+        "Write each label as a string, and none for a missing one."
+    )
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) <= 80 else cell[:79] + "…"
+
+
+def _listed(cell: str, place: str) -> list[str]:
+    """A list as JSON or Python write it; numbers become their digits."""
+    try:
+        values = json.loads(cell)
+    except ValueError:
+        try:
+            values = ast.literal_eval(cell)
+        except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+            raise ValueError(
+                f"{place}: the labels {cell!r:.80} are no list in JSON or Python. If they are plain text, name what separates them: "
+                "label_separator='|' (--label_separator '|'), or '' where a cell is one label."
+            ) from error
+    if not all(type(value) in (str, int) for value in values):
+        raise ValueError(f"{place}: the labels {cell!r:.80} are not all strings. Put each label into quotes.")
+    return [label for value in values if (label := str(value).strip())]

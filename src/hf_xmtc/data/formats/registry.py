@@ -1,0 +1,99 @@
+"""All formats, and which of them a folder or file has."""
+
+from pathlib import Path
+
+from .annif_folder import ANNIF_FOLDER
+from .corpus import Format
+from .json_lines import JSON_LINES
+from .labelled_lines import ANNIF, FASTTEXT, LIBMULTILABEL
+from .line_files import LINES, PECOS, RAW_LINES, SGM
+from .rcv1 import RCV1
+from .tables import CSV, TSV
+from .text_lines import first_line
+from .xmc_raw import XMC_RAW
+from .xmc_sparse import XMC_SPARSE
+
+__all__ = ["FORMATS", "ambiguous_formats", "find_format", "format_named"]
+
+# The first that recognises a folder or file reads it: those with names of their own, then those that look into the files.
+FORMATS = (
+    RAW_LINES,
+    LINES,
+    XMC_RAW,
+    PECOS,
+    SGM,
+    RCV1,
+    ANNIF_FOLDER,
+    XMC_SPARSE,
+    FASTTEXT,
+    ANNIF,
+    LIBMULTILABEL,
+    CSV,
+    TSV,
+    JSON_LINES,
+)
+
+
+def format_named(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    for kind in FORMATS:
+        if kind.name == name:
+            return kind
+    raise ValueError(
+        f"format is {name!r} but must be parquet, {', '.join(kind.name for kind in FORMATS)}. Leave it out to have it recognised."
+    )
+
+
+def find_format(path: Path, name: str | None) -> tuple[Format, dict[str, list[Path]]] | None:
+    """The format of a folder or file with the files of each split; None where no format recognises it.
+
+    Args:
+        path: A folder or file that exists.
+        name: The format's name; None to recognise it by the names and first lines of the files.
+
+    Raises:
+        FileNotFoundError: If the named format does not find its files.
+        ValueError: If there is no format of that name, or there are files of two formats.
+    """
+    if name is not None:
+        kind = format_named(name)
+        if not (files := kind.find(path, True)):
+            listing = ", ".join(sorted(entry.name for entry in path.iterdir())[:10]) if path.is_dir() else "a file"
+            raise FileNotFoundError(
+                f"{path} is no data of the format {name!r}: it needs {kind.expects}; there is {listing or 'nothing'}."
+            )
+        return kind, files
+    found = [(kind, files) for kind in FORMATS if (files := kind.find(path, False)) and _looks_right(kind, files)]
+    if not found:
+        return None
+    paths = _paths(found[0][1])
+    for kind, files in found[1:]:
+        # Formats of the same files go in order; bags of words often lie beside the texts that they were made of.
+        if kind is not XMC_SPARSE and paths.isdisjoint(_paths(files)):
+            raise ambiguous_formats(path, {other.name: _paths(of_other) for other, of_other in (found[0], (kind, files))})
+    return found[0]
+
+
+def ambiguous_formats(path: Path, files: dict[str, set[Path]]) -> ValueError:
+    """The error for a folder with files of two formats.
+
+    Args:
+        path: The folder.
+        files: Those of each format.
+    """
+    listing = " and ".join(f"{name} ({', '.join(sorted(file.name for file in of)[:3])})" for name, of in files.items())
+    return ValueError(
+        f"{path} holds data of two formats, {listing}. Name the one to read in format=… (--format), or move the other away."
+    )
+
+
+def _looks_right(kind: Format, files: dict[str, list[Path]]) -> bool:
+    return kind.looks_right(first_line(next(iter(files.values()))[0]))
+
+
+def _paths(files: dict[str, list[Path]]) -> set[Path]:
+    return {path for paths in files.values() for path in paths}

@@ -1,0 +1,115 @@
+"""Tables with a line of column names: csv (quoted cells, also of Excel) and tsv (nothing is quoted)."""
+
+import fnmatch
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .corpus import (
+    LABEL_STRINGS,
+    Corpus,
+    Documents,
+    Format,
+    ReadSettings,
+    documents_schema,
+    group_field,
+    missing_column,
+    read_all,
+)
+from .label_cells import labels_of_cell
+from .split_files import files_of_splits
+from .table_rows import table_rows
+from .text_lines import read_lines
+
+__all__ = ["CSV", "TSV", "join_texts", "matching_columns"]
+
+
+def matching_columns(columns: list[str], wanted: str) -> list[str]:
+    """The columns that an option names: one, several with commas between them, or all that match a pattern with ``*``."""
+    if wanted in columns:
+        return [wanted]
+    patterns = [pattern.strip() for pattern in wanted.split(",")]
+    return [column for column in columns if any(fnmatch.fnmatchcase(column, pattern) for pattern in patterns)]
+
+
+def join_texts(texts: list[str | None]) -> str | None:
+    """One text out of several columns; None where all are missing."""
+    if len(texts) == 1:
+        return texts[0]
+    return "\n".join(text for text in texts if text)
+
+
+def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpus]:
+    def read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
+        splits = {}
+        for split, paths in files.items():
+            columns = [_columns(path, quoted, settings) for path in paths]
+            has_labels = [_has_labels(path, of_file, settings) for path, of_file in zip(paths, columns, strict=True)]
+            if any(has_labels) and not all(has_labels):
+                raise ValueError(f"Of {', '.join(map(str, paths))} only some have the column {settings.label_column!r}.")
+            label_type = LABEL_STRINGS if all(has_labels) else None
+            group = group_field(settings, split, columns, paths)
+            read_file = partial(_table_documents, quoted=quoted, settings=settings, groups=list(group))
+            splits[split] = Documents(documents_schema(label_type, group), read_all(paths, read_file))
+        return Corpus(splits)
+
+    return read
+
+
+def _has_labels(path: Path, columns: list[str], settings: ReadSettings) -> bool:
+    if not matching_columns(columns, settings.text_column):
+        raise missing_column(path, "text_column", settings.text_column, columns)
+    if matching_columns(columns, settings.label_column):
+        return True
+    if settings.require_labels or settings.label_column != ReadSettings.label_column:
+        raise missing_column(path, "label_column", settings.label_column, columns)
+    return False
+
+
+def _columns(path: Path, quoted: bool, settings: ReadSettings) -> list[str]:
+    _, columns = next(table_rows(read_lines(path, settings.encoding), path, quoted), (1, []))
+    if repeated := [column for column in columns if column and columns.count(column) > 1]:
+        raise ValueError(
+            f"{path} has several columns named {repeated[0]!r}, among {columns}. Give all but one another name."
+        )
+    return columns
+
+
+def _table_documents(path: Path, quoted: bool, settings: ReadSettings, groups: list[str]) -> Iterator[tuple[Any, ...]]:
+    """Text, group where there is one, and labels of each row."""
+    rows = table_rows(read_lines(path, settings.encoding), path, quoted)
+    _, columns = next(rows, (1, []))
+    texts = [columns.index(column) for column in matching_columns(columns, settings.text_column)]
+    names = [column for column in matching_columns(columns, settings.label_column) if columns.index(column) not in texts]
+    places = [columns.index(column) for column in names]
+    further = [columns.index(column) for column in groups]
+    if settings.label_format == "multi_hot":
+        for number, row in rows:
+            ones = _ones([row[i] for i in places], names, f"{path}, line {number}")
+            yield join_texts([row[i] for i in texts]), *(row[i] or None for i in further), ones
+    else:
+        separator = settings.label_separator
+        # Several columns hold one label each.
+        separator = "" if len(places) > 1 and separator is None else separator
+        for number, row in rows:
+            place = f"{path}, line {number}"
+            labels = [label for i in places for label in labels_of_cell(row[i], separator, place)]
+            yield join_texts([row[i] for i in texts]), *(row[i] or None for i in further), labels
+
+
+def _ones(cells: list[str], names: list[str], place: str) -> list[str]:
+    """The columns whose cell is 1."""
+    for name, cell in zip(names, cells, strict=True):
+        if cell.strip() not in ("0", "1", "", "0.0", "1.0"):
+            raise ValueError(
+                f"{place}: the column {name!r} holds {cell!r:.40}, but with label_format='multi_hot' label columns hold 0 or 1. "
+                "Name the label columns in label_column='a,b,c' (--label_column)."
+            )
+    return [name for name, cell in zip(names, cells, strict=True) if cell.strip() in ("1", "1.0")]
+
+
+CSV = Format("csv", files_of_splits(".csv"), _read(quoted=True), "train.csv, validation.csv, test.csv, or one .csv file")
+TSV = Format(
+    "tsv", files_of_splits(".tsv", ".tab"), _read(quoted=False), "train.tsv, validation.tsv, test.tsv, or one .tsv file"
+)

@@ -1,0 +1,84 @@
+import multiprocessing
+import os
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from hf_xmtc import cli
+from hf_xmtc.commands import convert
+from hf_xmtc.data import label_info_of, load_xmtc_dataset
+from hf_xmtc.data.formats.conversion import write_corpus
+from small_formats import FILES, write_files
+
+
+def _convert(folder, output, *options):
+    return cli.main(["convert", "--dataset", str(folder), "--output_dir", str(output), *options])
+
+
+def test_a_converted_data_set_is_loaded_like_the_files(tmp_path, capsys):
+    folder = write_files(tmp_path / "corpus", {**FILES["csv"], "README.md": "---\nlicense: mit\nlanguage: fi\n---\n"})
+    assert _convert(folder, tmp_path / "parquet") == 0
+    assert "(csv): 3 in train; 3 labels; written to" in capsys.readouterr().out
+    first, second = (
+        load_xmtc_dataset(path, validation_fraction=0, cache_dir=tmp_path / "cache")
+        for path in (folder, tmp_path / "parquet")
+    )
+    assert first["train"].to_list() == second["train"].to_list()
+    info = label_info_of(second)
+    assert (info.names.labels, info.license, info.language) == (["a", "b", "c"], "mit", "fi")
+    with pytest.raises(SystemExit, match="FileExistsError: .*parquet exists. Choose another --output_dir"):
+        _convert(folder, tmp_path / "parquet")
+
+
+def test_bags_of_words_are_kept_on_request(tmp_path):
+    folder = write_files(tmp_path / "corpus", FILES["xmc-sparse"])
+    _convert(folder, tmp_path / "parquet", "--with_features")
+    table = pq.read_table(tmp_path / "parquet" / "train.parquet").to_pydict()
+    assert table["feature_ids"] == [[0, 2], [1], [3]]
+    assert table["labels"] == [[1, 0], [2], []]
+
+
+def test_a_failed_conversion_leaves_nothing(tmp_path):
+    folder = write_files(tmp_path / "corpus", {"train.csv": "text,labels\na,b\na,b,c\n"})
+    with pytest.raises(SystemExit, match="ValueError: .*train.csv, line 3 has 3 cells"):
+        _convert(folder, tmp_path / "parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+
+def test_the_column_of_groups_is_kept_on_request(tmp_path):
+    folder = write_files(
+        tmp_path / "corpus", {"train.csv": "book,text,labels\n1,a,x\n,b,y\n", "test.csv": "text,labels\nc,x\n"}
+    )
+    _convert(folder, tmp_path / "parquet", "--group_column", "book")
+    assert pq.read_table(tmp_path / "parquet" / "train.parquet").to_pydict() == {
+        "text": ["a", "b"],
+        "book": ["1", None],
+        "labels": [["x"], ["y"]],
+    }
+    assert pq.read_schema(tmp_path / "parquet" / "test.parquet").names == ["text", "labels"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_conversion_leaves_nothing_half_written(tmp_path, monkeypatch):
+    folder, output = write_files(tmp_path / "corpus", FILES["csv"]), tmp_path / "out" / "parquet"
+
+    def write_and_wait(*arguments):
+        write_corpus(*arguments)
+        time.sleep(60)
+
+    def convert_slowly():
+        monkeypatch.setattr(convert, "write_corpus", write_and_wait)
+        _convert(folder, output)
+
+    process = multiprocessing.get_context("fork").Process(target=convert_slowly)
+    process.start()
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/.parquet-*/train.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.join()
+    assert list(tmp_path.glob("out/.parquet-*")) and not output.exists()
+    _convert(folder, output)
+    assert pq.read_table(output / "train.parquet").num_rows == 3
+    assert [path.name for path in output.parent.iterdir()] == ["parquet"]

@@ -1,0 +1,153 @@
+"""Files of benchmark data sets: XMC repository, PECOS, RCV1-V2, LibMultiLabel, Annif."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from hf_xmtc.data.formats.corpus import ReadSettings
+from hf_xmtc.data.formats.registry import find_format
+from small_formats import FILES, read_rows, write_files
+
+
+def _sparse(tmp_path, content, **settings):
+    return read_rows(write_files(tmp_path, {"train.txt": content}), "xmc-sparse", **settings)
+
+
+def test_sparse_rows_without_labels_or_features(tmp_path):
+    """AC-07."""
+    content = "4 3 6\n2,0 0:1.0 2:0.5\n 1:0.3\n5,5,1 0:1\n3 \n"
+    rows = _sparse(tmp_path, content, with_features=True)
+    assert [row[0] for row in rows] == [["2", "0"], [], ["5", "5", "1"], ["3"]]
+    assert [(tuple(ids), tuple(values)) for _, ids, values in rows] == [
+        ((0, 2), (1.0, 0.5)),
+        ((1,), (0.3,)),
+        ((0,), (1.0,)),
+        ((), ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("5 3 6\n0 0:1\n0 0:1\n", "the first line says 5 documents, but 2 follow"),
+        ("0 0:1\n0 0:1\n", "line 1 is '0 0:1', but must name the numbers of documents, features and labels"),
+        ("2 3 6\n0 0:1\n0 3:1\n", "line 3 holds the feature 3, but the header names 3 features"),
+        (
+            "2 3 6\n0 0:1\n6 0:1\n",
+            "line 3 holds the label id 6, but the 6 labels have the ids 0 to 5. Do the ids count from 1",
+        ),
+        ("2 3 6\n0 0:1\n-1 0:1\n", "line 3 holds the label id -1"),
+        ("2 3 6\n0 0:1\n0 0;1\n", "line 3: '0;1' are no pairs of index:value"),
+    ],
+)
+def test_sparse_files_that_contradict_themselves(tmp_path, content, message):
+    """AC-08 and AC-09."""
+    with pytest.raises(ValueError, match=f"train.txt.*{message}"):
+        _sparse(tmp_path, content, with_features=True)
+
+
+def test_ids_that_count_from_one(tmp_path):
+    """AC-09."""
+    content = "4 1 4\n" + "".join(f"{label} 0:1\n" for label in (1, 2, 3, 4))
+    with pytest.raises(ValueError, match="line 5 holds the label id 4.*one_based=True"):
+        _sparse(tmp_path, content)
+    assert [row[0] for row in _sparse(tmp_path, content, one_based=True)] == [["0"], ["1"], ["2"], ["3"]]
+    with pytest.raises(
+        ValueError, match="line 2 holds the label id 0, but the 1 labels have the ids 1 to 1. Do the ids count from 0"
+    ):
+        _sparse(tmp_path, "1 1 1\n0 0:1\n", one_based=True)
+
+
+def test_a_matrix_of_labels_alone(tmp_path):
+    folder = write_files(tmp_path, {"trn_X_Y.txt": "2 4\n0:1 3:1\n2:1\n"})
+    assert [row[0] for row in read_rows(folder)] == [["0", "3"], ["2"]]
+
+
+def test_pairs_to_leave_out_come_with_the_documents(tmp_path):
+    """AC-13."""
+    folder = write_files(tmp_path, {**FILES["xmc-raw"], "filter_labels_train.txt": "2 1\n0 2\n0 1\n"})
+    assert [row[2] for row in read_rows(folder)] == [[2, 1], [], [1]]
+    (tmp_path / "filter_labels_train.txt").rename(tmp_path / "trn_filter_labels.txt")
+    assert [row[2] for row in read_rows(folder)] == [[2, 1], [], [1]]
+    write_files(tmp_path, {"filter_labels_train.txt": ""})
+    assert [row[2] for row in read_rows(folder)] == [[], [], []]
+    write_files(tmp_path, {"filter_labels_train.txt": "0 1\n0 3\n"})
+    with pytest.raises(ValueError, match="filter_labels_train.txt, line 2 holds the label id 3, but the 3 labels"):
+        read_rows(folder)
+    write_files(tmp_path, {"filter_labels_train.txt": "3 1\n"})
+    with pytest.raises(ValueError, match="filter_labels_train.txt names the document 3, but .*trn.json has 3 documents"):
+        read_rows(folder)
+
+
+def test_titles_that_repeat_are_no_labels(tmp_path):
+    labels = '{"title": "same"}\n{"title": "same"}\n{"title": "other"}\n'
+    folder = write_files(tmp_path, {**FILES["xmc-raw"], "lbl.json": labels})
+    kind, files = find_format(folder, None)
+    names = kind.read(files, ReadSettings()).labels.names
+    assert (names.labels, names.name_of(1)) == (["0", "1", "2"], "same")
+
+
+@pytest.mark.parametrize("kind", ["csc", "pickle", "cut", "wide"])
+def test_matrices_that_are_refused(tmp_path, kind):
+    folder = write_files(tmp_path, FILES["pecos"])
+    path = folder / "Y.trn.npz"
+    matrix = scipy.sparse.random(3, 4 if kind == "wide" else 3, 0.5)
+    if kind == "pickle":
+        np.savez(path, **{name: np.array([{}], dtype=object) for name in ("format", "shape", "indptr", "indices", "data")})
+    elif kind == "cut":
+        path.write_bytes(path.read_bytes()[:200])
+    else:
+        scipy.sparse.save_npz(path, matrix.tocsr() if kind == "wide" else matrix.tocsc())
+    message = "has 4 columns, but output-items.txt has 3 lines" if kind == "wide" else "is no CSR matrix of scipy"
+    with pytest.raises(ValueError, match=f"Y.trn.npz {message}"):
+        read_rows(folder)
+
+
+def test_topics_of_rcv1(tmp_path):
+    folder = write_files(tmp_path, FILES["rcv1"])
+    with pytest.raises(ValueError, match="tokens_train.dat, line 10: rcv1-v2.topics.qrels has no topic of the document 3"):
+        read_rows(folder)
+    kind, files = find_format(folder, None)
+    names = kind.read(files, ReadSettings()).labels.names
+    assert (names.labels, names.name_of(1), names.parents_of(1)) == (["a", "b", "c"], "NAME OF B", ["a"])
+    write_files(tmp_path, {"lyrl2004_tokens_train.dat": ".I 1\n.W\nx\n\n.I 2\n"})
+    with pytest.raises(ValueError, match="ends in line 5 within the document 2. Was the download cut off"):
+        read_rows(folder)
+
+
+def test_libmultilabel_without_ids_and_with_other_widths(tmp_path):
+    folder = write_files(tmp_path, {"train.txt": "a b\tsome words\n\tno label\n"})
+    assert read_rows(folder) == [["some words", ["a", "b"]], ["no label", []]]
+    write_files(tmp_path, {"train.txt": "a\tx\na\tx\ty\n"})
+    with pytest.raises(ValueError, match="train.txt, line 2 has 3 fields, but line 1 has 2. Remove tabs"):
+        read_rows(folder)
+    write_files(tmp_path, {"train.txt": "text\tlabels\na\tb\n"})
+    assert find_format(folder, None) is None
+
+
+def test_fasttext_files_named_after_a_data_set(tmp_path):
+    folder = write_files(tmp_path, {"cooking.train": "__label__a x\n", "cooking.valid": "__label__b y\n"})
+    assert read_rows(folder, split="validation") == [["y", ["b"]]]
+
+
+def test_annif_lines_that_are_refused(tmp_path):
+    folder = write_files(tmp_path, {"train.tsv": "a\t<x:1>\nb\n"})
+    with pytest.raises(ValueError, match="train.tsv, line 2 has no tab"):
+        read_rows(folder)
+    write_files(tmp_path, {"train.tsv": "a\t<x:1>\nb\tc\t<x:1>\n"})
+    with pytest.raises(ValueError, match="train.tsv, line 2 has several tabs"):
+        read_rows(folder)
+    write_files(tmp_path, {"train.tsv": "a\t<x:1>\nb\twords\n"})
+    with pytest.raises(ValueError, match="train.tsv, line 2 has 'words' behind its last tab"):
+        read_rows(folder)
+
+
+def test_a_damaged_directory_of_a_matrix_is_refused(tmp_path):
+    folder = write_files(tmp_path, FILES["pecos"])
+    path = folder / "Y.trn.npz"
+    content = bytearray(path.read_bytes())
+    end = content.rindex(b"PK\x05\x06")
+    content[end + 16 : end + 20] = (2**31).to_bytes(4, "little")  # where the directory begins
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="Y.trn.npz is no CSR matrix of scipy"):
+        read_rows(folder)

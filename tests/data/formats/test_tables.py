@@ -1,0 +1,100 @@
+import pytest
+
+
+def test_cells_of_several_labels(read_table):
+    """AC-17."""
+    assert read_table("a.csv", "text,labels\nx,\"['heart attack','flu, type A']\"\n") == [
+        ["x", ["heart attack", "flu, type A"]]
+    ]
+    assert read_table("b.csv", "text,labels\nx,x|y\n", label_separator="|") == [["x", ["x", "y"]]]
+    assert read_table("c.csv", "text,labels\nx,abc\n") == [["x", ["abc"]]]
+    assert read_table("e.csv", 'text,labels\nx,"3, 5"\n', label_separator=",") == [["x", ["3", "5"]]]
+    assert read_table("f.csv", "text,labels\nx,a b  c\n", label_separator=" ") == [["x", ["a", "b", "c"]]]
+    assert read_table("g.csv", 'text,labels\nx,"flu, type A"\n', label_separator="") == [["x", ["flu, type A"]]]
+    assert read_table("h.csv", "text,labels\nx,a|\n", label_separator="|") == [["x", ["a"]]]
+    with pytest.raises(
+        ValueError, match=r"i.csv, line 2: the labels 'x\|y' hold '\|'.*label_separator='\|'.*label_separator=''"
+    ):
+        read_table("i.csv", "text,labels\nx,x|y\n")
+
+
+def test_columns_under_other_names(read_table):
+    content = "id,title,abstract,topic_1,topic_2\n7,t,a,x,y\n8,t,,z,\n"
+    rows = read_table("a.csv", content, text_column="title,abstract", label_column="topic_*")
+    assert rows == [["t\na", ["x", "y"]], ["t", ["z"]]]
+    with pytest.raises(ValueError, match="a.csv has no column 'body'; its columns are 'id', 'title'.*--text_column"):
+        read_table("a.csv", content, text_column="body")
+    with pytest.raises(ValueError, match="a.csv has no column 'labels'.*--label_column"):
+        read_table("a.csv", content, text_column="title")
+
+
+def test_one_column_for_each_label(read_table):
+    content = "id,comment,toxic,insult\n1,x,1,0\n2,y,1,1\n3,z,0,0\n"
+    settings = {"text_column": "comment", "label_column": "toxic,insult", "label_format": "multi_hot"}
+    assert read_table("a.csv", content, **settings) == [["x", ["toxic"]], ["y", ["toxic", "insult"]], ["z", []]]
+    with pytest.raises(ValueError, match="line 2: the column 'id' holds '7'.*label_column='a,b,c'"):
+        read_table("b.csv", content.replace("1,x", "7,x"), **{**settings, "label_column": "*"})
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_exports_of_excel(read_table, encoding, delimiter):
+    """AC-57."""
+    content = f'text{delimiter}labels\r\n"Öl; ""a"", b\r\nnext line"{delimiter}x\r\n'
+    assert read_table("a.csv", content.encode(encoding)) == [['Öl; "a", b\nnext line', ["x"]]]
+
+
+def test_the_line_that_names_excels_delimiter(read_table):
+    assert read_table("a.csv", "sep=;\ntext;labels\na, b;x\n") == [["a, b", ["x"]]]
+
+
+def test_nothing_is_quoted_in_a_tsv(read_table):
+    """AC-55."""
+    rows = read_table("a.tsv", 'text\tlabels\n"Bread\tx\nrolls\ty\nsoup"\tz\n')
+    assert [row[0] for row in rows] == ['"Bread', "rolls", 'soup"']
+
+
+def test_rows_of_another_width_are_refused(read_table):
+    """AC-63 and AC-17 (d)."""
+    with pytest.raises(ValueError, match="a.tsv, line 3 has 4 cells, but line 1 names 2 columns"):
+        read_table("a.tsv", "text\tlabels\na\tx\na\tb\tc\tx\n")
+    with pytest.raises(ValueError, match="a.csv, line 2 has 1 cells, but line 1 names 2 columns"):
+        read_table("a.csv", "text,labels\nshort\n")
+    with pytest.raises(ValueError, match="a.csv, the row behind line 2 is no sound csv"):
+        read_table("a.csv", 'text,labels\na,x\n"never closed,x\nb,y\n')
+    with pytest.raises(ValueError, match="a.csv, the row behind line 1 is no sound csv"):
+        read_table("a.csv", "text,labels\na\rb,x\n")
+
+
+def test_json_values(read_table):
+    assert read_table("a.jsonl", '{"text": "x", "labels": [5, 3]}\n{"text": null, "labels": null}\n') == [
+        ["x", [5, 3]],
+        [None, []],
+    ]
+    assert read_table("b.jsonl", '{"text": "x", "labels": [1, 0, 1]}\n', label_format="multi_hot") == [["x", [0, 2]]]
+    assert read_table("c.jsonl", '{"text": "x", "labels": ["007"]}\n') == [["x", ["007"]]]
+    assert read_table("d.jsonl", '{"text": "x", "labels": [1, 2]}\n', one_based=True) == [["x", [0, 1]]]
+
+
+def test_documents_without_labels_do_not_fix_the_type(read_table):
+    """AC-53."""
+    assert read_table("a.jsonl", '{"text": "x", "labels": []}\n{"text": "y", "labels": ["b"]}\n') == [
+        ["x", []],
+        ["y", ["b"]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "x", "labels": [1, "a"]}', "the labels are .* must be a list of strings or a list of integer ids"),
+        ('{"text": "x", "labels": [null]}', r"the labels are \[None\]"),
+        ('{"text": 3, "labels": ["a"]}', "the text is 3, but texts are strings"),
+        ('[{"text": "x"}]', "line 2 is a list, not an object .*jq"),
+        ('{"text": "x", "lab', "line 2 cannot be read as JSON .*cut off"),
+        ('{"text": "x", "labels": [1]}', "holds the label 1, but labels before it are of the type str"),
+    ],
+)
+def test_json_that_is_refused(read_table, line, message):
+    with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}|a.jsonl, {message}"):
+        read_table("a.jsonl", '{"text": "x", "labels": ["a"]}\n' + line + "\n")

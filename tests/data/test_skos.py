@@ -1,0 +1,33 @@
+import pytest
+
+from hf_xmtc.data.label_file import read_label_file
+
+TURTLE = """
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix x: <http://x/> .
+x:food a skos:Concept ; skos:prefLabel "food"@en, "ruoka"@fi ; skos:narrower x:bread .
+x:bread a skos:Concept ; skos:prefLabel "bread"@en ; skos:altLabel "loaf"@en, "leipä"@fi ; skos:definition "baked dough"@en .
+x:rye a skos:Concept ; skos:prefLabel "ruis"@fi ; skos:broader x:bread, x:food .
+"""
+
+
+def test_a_vocabulary_gives_names_descriptions_and_parents(tmp_path):
+    pytest.importorskip("rdflib")
+    path = tmp_path / "vocabulary.ttl"
+    path.write_text(TURTLE, encoding="utf-8")
+    labels = read_label_file(path)
+    assert labels.names.labels == ["http://x/bread", "http://x/food", "http://x/rye"]
+    assert [labels.names.name_of(i) for i in range(3)] == ["bread", "food", "ruis"]
+    assert [labels.names.parents_of(i) for i in range(3)] == [["http://x/food"], [], ["http://x/bread", "http://x/food"]]
+    assert labels.descriptions == ["loaf; baked dough", None, None]
+
+
+def test_a_file_without_concepts_or_cut_off_is_refused(tmp_path):
+    pytest.importorskip("rdflib")
+    path = tmp_path / "vocabulary.ttl"
+    path.write_text("@prefix x: <http://x/> .\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="vocabulary.ttl holds no skos:Concept"):
+        read_label_file(path)
+    path.write_text(TURTLE[:200], encoding="utf-8")
+    with pytest.raises(ValueError, match="vocabulary.ttl cannot be read as turtle .*cut off"):
+        read_label_file(path)

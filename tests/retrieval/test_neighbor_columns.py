@@ -1,0 +1,128 @@
+"""Nearest training texts as columns: exact search in blocks, who is nobody's neighbour, and what the teachers know."""
+
+import pytest
+import torch
+from datasets import Dataset, DatasetDict
+
+import hf_xmtc.retrieval.neighbor_columns as columns_module
+import hf_xmtc.retrieval.neighbor_search as search_module
+from hf_xmtc import TReaderXMLConfig, TReaderXMLForXMTC
+from hf_xmtc.data.collator import NEIGHBORS, SIMILARITIES
+from hf_xmtc.models.label_names import LabelNames
+from hf_xmtc.models.text_index import DocumentVectors, VectorIndex
+from hf_xmtc.retrieval.neighbor_columns import add_neighbors, teacher_report
+from hf_xmtc.retrieval.neighbor_search import approximate_neighbors, search_neighbors
+from hf_xmtc.training.teacher import store_teacher, vectors_of_texts
+
+# Words 2 to 9; rows 0 and 1 are the same text, row 3 is near to them, row 4 has no known word.
+TRAIN = [[2, 3], [2, 3], [5, 6], [2, 4], [1]]
+LABELS = [[0], [1], [2], [3], [0]]
+
+
+def splits(labels=LABELS) -> DatasetDict:
+    return DatasetDict(
+        {
+            "train": Dataset.from_dict({"input_ids": TRAIN, "labels": labels}),
+            "validation": Dataset.from_dict({"input_ids": [[2, 3], [6]], "labels": [[1, 7], [2]]}),
+        }
+    )
+
+
+def model_with_teacher(data: DatasetDict, retrieval="tf_idf") -> TReaderXMLForXMTC:
+    settings = {"embedding_size": 8, "num_labels": 4, "vocab_size": 10, "num_neighbors": 3, "retrieval": retrieval}
+    torch.manual_seed(0)
+    model = TReaderXMLForXMTC(TReaderXMLConfig(parents="given", **settings))
+    give_texts(model, data)
+    return model
+
+
+def give_texts(model: TReaderXMLForXMTC, data: DatasetDict) -> None:
+    names = LabelNames(["a", "b", "c", "d"], parents=[["top"], ["a"], [], []])
+    store_teacher(model, data["train"], names, [[2], [3], [5], [4]], lambda texts: [[7]] * len(texts), [0, 1])
+
+
+def with_neighbors(data: DatasetDict, retrieval="tf_idf", **options):
+    model = model_with_teacher(data, retrieval)
+    return add_neighbors(data, model.teacher, lambda texts: vectors_of_texts(model.teacher, texts), **options), model.teacher
+
+
+@pytest.mark.parametrize("retrieval", ["tf_idf", "words"])
+def test_training_text_is_neither_its_own_neighbour_nor_its_likes(retrieval):
+    rows, _ = with_neighbors(splits(), retrieval)
+    train, validation = rows["train"][NEIGHBORS][:], rows["validation"][NEIGHBORS][:]
+    assert all(row not in neighbors for row, neighbors in enumerate(train))
+    assert 1 not in train[0] and 0 not in train[1] and train[0][0] == train[1][0] == 3
+    assert train[4] == []  # without a known word
+    assert validation[0][:2] == [0, 1]  # other splits may have likes in training
+    for similarities in (*rows["train"][SIMILARITIES][:], *rows["validation"][SIMILARITIES][:]):
+        assert similarities == sorted(similarities, reverse=True) and all(0 < value <= 1.00001 for value in similarities)
+
+
+def test_a_trained_model_goes_on_finding_texts_by_its_first_word_vectors():
+    data = splits()
+    model = model_with_teacher(data, "words")
+    first = model.teacher.word_vectors.clone()
+    torch.nn.init.normal_(model.get_input_embeddings().weight)
+    give_texts(model, data)
+    assert torch.equal(model.teacher.word_vectors, first)
+
+
+def test_own_labels_change_nothing_in_a_texts_teacher():
+    teachers = []
+    for labels in (LABELS, [[0], [1], [0, 1, 3], *LABELS[3:]]):
+        rows, knowledge = with_neighbors(splits(labels))
+        row = rows["train"].with_format("torch")[2]
+        teachers.append(knowledge.teacher_from(row[NEIGHBORS][None], row[SIMILARITIES][None]))
+    assert all(torch.equal(*parts) for parts in zip(*teachers, strict=True))
+
+
+def test_report_counts_labels_of_teachers_and_votes():
+    rows, knowledge = with_neighbors(splits())
+    report = teacher_report(rows["validation"], knowledge, num_labels=4)
+    # The first text's teacher is {a, b, d, top}: it has b, and not label 7, which is unknown; the second one's is {c}.
+    assert report["teacher_recall"] == pytest.approx((1 / 2 + 1) / 2) and report["teacher_size"] == (4 + 1) / 2
+    assert report["neighbors_P@1"] == pytest.approx(1 / 2)  # a and b have equal votes
+    assert teacher_report(rows["validation"], knowledge, num_labels=4, ignore_unseen=True)["teacher_recall"] == 1
+
+
+def test_controls_give_the_neighbours_of_others_and_the_own_row():
+    plain = with_neighbors(splits())[0]["train"][NEIGHBORS][:]
+    shuffled = with_neighbors(splits(), source="shuffled")[0]["train"][NEIGHBORS][:]
+    assert shuffled != plain and all(row not in neighbors for row, neighbors in enumerate(shuffled))
+    gold = with_neighbors(splits(), source="gold")[0]
+    assert gold["train"][NEIGHBORS][:] == [[0], [1], [2], [3], [4]]
+    assert gold["validation"][NEIGHBORS][:] == with_neighbors(splits())[0]["validation"][NEIGHBORS][:]
+
+
+def test_search_in_blocks_is_that_of_all_at_once(monkeypatch):
+    rows = torch.nn.functional.normalize(torch.randn(200, 6, generator=torch.Generator().manual_seed(0)), dim=1)
+    index, own = VectorIndex(6, 0), torch.arange(200)
+    index.store(DocumentVectors(rows))
+    monkeypatch.setattr(search_module, "BLOCK_NUMBERS", 200 * 7)
+    found = search_neighbors(index, DocumentVectors(rows), 5, own, own)
+    expected = (rows @ rows.t()).fill_diagonal_(-1).sort(dim=1, descending=True, stable=True)
+    assert torch.equal(found.rows, expected.indices[:, :5])
+    assert torch.allclose(found.similarities, expected.values[:, :5], atol=1e-6)
+
+
+def test_faiss_sorts_the_texts_once_for_all_batches_of_a_split(monkeypatch):
+    pytest.importorskip("faiss")
+    calls = []
+    monkeypatch.setattr(search_module, "APPROXIMATE_FROM", 1)
+    monkeypatch.setattr(columns_module, "_SEARCHED", 1)
+    monkeypatch.setattr(columns_module, "faiss_lists", lambda index: calls.append(1) or search_module.faiss_lists(index))
+    rows, _ = with_neighbors(splits(), "words")
+    assert len(calls) == 2  # of two splits
+    assert all(row not in neighbors for row, neighbors in enumerate(rows["train"][NEIGHBORS][:]))
+
+
+def test_faiss_finds_nearly_the_same():
+    pytest.importorskip("faiss")
+    rows = torch.nn.functional.normalize(torch.randn(2_000, 6, generator=torch.Generator().manual_seed(0)), dim=1)
+    index, own = VectorIndex(6, 0), torch.arange(2_000)
+    index.store(DocumentVectors(rows))
+    exact, found = (
+        search(index, DocumentVectors(rows), 5, own, own) for search in (search_neighbors, approximate_neighbors)
+    )
+    assert not bool((found.rows == own[:, None]).any())
+    assert (exact.rows[:, :, None] == found.rows[:, None]).any(dim=2).float().mean() > 0.95
