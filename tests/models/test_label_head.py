@@ -19,6 +19,9 @@ from models.dense_scoring import (
     parameters_of,
     take_gradients,
 )
+from models.golden import assert_close, load_golden
+
+CANDIDATES = torch.tensor([[0, 10, 3], [4, 1, 5], [9, 1, 2], [2, 3, 10]])
 
 # ---- best and chosen labels ------------------------------------------------------------------------------------------------
 
@@ -102,6 +105,43 @@ def test_candidates_that_are_all_labels_score_as_the_full_model():
     label_ids = torch.stack([torch.randperm(NUM_LABELS) for _ in range(4)])
     expected = dense_logits(head, documents(), cornet).sigmoid().gather(1, label_ids)
     torch.testing.assert_close(head.scores_for(documents(), label_ids, cornet), expected)
+
+
+@pytest.mark.parametrize("sparse_rows", [False, True])
+@pytest.mark.parametrize("bottleneck_size", [None, 3])
+def test_logits_and_gradients_of_candidates_are_those_of_all_labels(bottleneck_size, sparse_rows):  # W9
+    head, _ = build_head(dtype=torch.float64, bottleneck_size=bottleneck_size)
+    head.sparse_rows = sparse_rows
+    hidden, weights = documents(dtype=torch.float64), torch.linspace(-1, 1, 12, dtype=torch.float64).view(4, 3)
+    found = head.raw_logits_of(hidden, CANDIDATES)
+    torch.testing.assert_close(found, head.raw_logits(hidden).gather(1, CANDIDATES))
+    (found * weights).sum().backward()
+    ours = [parameter.grad.to_dense() for parameter in head.parameters()]
+    head.zero_grad()
+    (head.raw_logits(hidden).gather(1, CANDIDATES) * weights).sum().backward()
+    torch.testing.assert_close(ours, [parameter.grad for parameter in head.parameters()])
+
+
+@torch.no_grad()
+def test_the_score_of_a_candidate_does_not_depend_on_the_others():  # W8
+    head, _ = build_head()
+    logits, order = head.raw_logits_of(documents(), CANDIDATES), torch.tensor([2, 0, 1])
+    torch.testing.assert_close(head.raw_logits_of(documents(), CANDIDATES[:, order]), logits[:, order])
+    torch.testing.assert_close(head.raw_logits_of(documents(), CANDIDATES[:, 1:2]), logits[:, 1:2])
+
+
+@torch.no_grad()
+def test_logits_and_loss_equal_lightxml_without_groups():
+    golden, settings = load_golden("lightxml_flat")
+    head = LabelHead(settings["feature_layers"] * golden["hidden_states"].shape[-1], settings["num_labels"])
+    head.output.load_state_dict({name: golden[f"classifier.{name}"] for name in ("weight", "bias")})
+    last_first = golden["hidden_states"].flip(0)[: settings["feature_layers"]]  # (layers, B, T, H)
+    feature = last_first[:, :, 0].transpose(0, 1).flatten(1)  # of the first token
+    labels = [row.nonzero()[:, 0].tolist() for row in golden["targets"]]
+    padded = torch.tensor([row + [-100] * (max(map(len, labels)) - len(row)) for row in labels])
+    logits, loss = head.logits_and_loss(feature, padded)
+    assert_close(logits, golden["logits"], 1e-5, "logits")
+    assert_close(loss, golden["loss"], 1e-5, "loss")
 
 
 @pytest.mark.parametrize("wrong", [NUM_LABELS, -1])
