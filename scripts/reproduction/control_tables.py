@@ -1,5 +1,6 @@
 """Tables of controls: each asks whether a difference is what it seems to be. Their rows are changes of a few recipes."""
 
+import itertools
 from typing import Any
 
 from table_layout import SET_METRICS, Line, TableLayout
@@ -35,13 +36,37 @@ LACO_ROWS = (
     ("laco-clcp", "LACO + CLCP", Line("tab:red", "solid"), {"auxiliary_task": "clcp", "clcp_weight": 10.0}),
     ("laco-both", "LACO + PLCP + CLCP", Line("tab:purple", "solid"), {"auxiliary_task": "both"}),
 )
-# Encoder and head of each row; both are to be what the table of rates finds best on validation.
+# Rows that have rates of their own; LACO with an auxiliary task has LACO's.
+TUNED = ("bert", "bert-mean", "without-je", "laco")
+# Rates of encoder and head, as results/laco-demo-54-rates.json has them.
 LACO_RATES = {
     "bert": (0.0002, 0.005),
     "bert-mean": (0.0002, 0.005),
     "without-je": (0.0005, 0.0005),
-    **dict.fromkeys(("laco", "laco-plcp", "laco-clcp", "laco-both"), (0.0005, 0.0005)),
+    "laco": (0.0005, 0.0005),
 }
+LACO_PAIRS = (
+    ("frozen-probe", "bert"),
+    ("frozen-probe", "bert-mean"),
+    ("svm", "laco"),
+    ("bert", "bert-mean"),
+    ("bert", "laco"),
+    ("bert-mean", "laco"),
+    ("without-je", "laco"),
+    ("laco", "laco-plcp"),
+    ("laco", "laco-clcp"),
+    ("laco", "laco-both"),
+)
+LACO_REMARKS = (
+    "Data: the 54 labels that are most frequent in training, and the documents that have one of them. Documents have 5.1 labels, 98 % of them two or "
+    "more, and the rarest label has 96 training documents. Half of the texts have more than 94 word pieces, of which neural rows and the probe read 64; the SVM reads all words.",
+    "Rates of encoder and head are the best of six on validation, for each of BERT, BERT with the mean, LACO w/o JE and LACO (laco-demo-54-rates.md). "
+    "A fine-tuned row that is not ahead of the frozen probe is no baseline, and a difference to it says nothing.",
+)
+
+
+def _rates_of(name: str) -> tuple[float, float]:
+    return LACO_RATES.get(name, LACO_RATES["laco"])
 
 
 def _laco(name: str, title: str, line: Line, fields: dict[str, Any], rates: tuple[float, float], **settings: Any) -> Row:
@@ -51,20 +76,22 @@ def _laco(name: str, title: str, line: Line, fields: dict[str, Any], rates: tupl
     return Row(name, title, line, recipe="laco", overrides=changes, backbone_package=MINILM_PACKAGE)
 
 
-def _laco_table(name: str, title: str, rows: tuple[Row, ...]) -> Table:
+def _laco_table(name: str, title: str, rows: tuple[Row, ...], **settings: Any) -> Table:
     layout = TableLayout(SET_METRICS, "micro_f1")
-    return Table(name, title, "demo", rows, RECIPES / "laco-demo-54", num_frequent_labels=54, layout=layout)
+    return Table(name, title, "demo", rows, RECIPES / "laco-demo-54", num_frequent_labels=54, layout=layout, **settings)
 
 
-def _laco_rates() -> tuple[Row, ...]:
-    rows = []
-    for name, title, line, fields in (LACO_ROWS[0], LACO_ROWS[1], LACO_ROWS[3]):
-        for encoder in (0.0001, 0.0002, 0.0005):
-            for head in (encoder, 0.005):
-                rates = f"encoder {encoder:g}, head {head:g}"
-                row = f"{name}-{encoder:g}-{head:g}"
-                rows.append(_laco(row, f"{title}, {rates}", line, fields, (encoder, head), num_train_epochs=3))
-    return tuple(rows)
+def _rate_table() -> Table:
+    rows, choices = [], {}
+    for name, title, line, fields in (row for row in LACO_ROWS if row[0] in TUNED):
+        tried = [
+            _laco(f"{name}-{encoder:g}-{head:g}", title, line, fields, (encoder, head), num_train_epochs=3)
+            for encoder in (0.0001, 0.0002, 0.0005)
+            for head in (encoder, 0.005)
+        ]
+        rows += tried
+        choices[name] = tuple(row.name for row in tried)
+    return _laco_table("laco-demo-54-rates", "Learning rates of LACO and its baselines", tuple(rows), choices=choices)
 
 
 # ---- CorNet: how biases start, schedule, CorNet ----------------------------------------------------------------------------
@@ -102,6 +129,21 @@ def _starts(recipe: str, title: str) -> tuple[Row, ...]:
     )
 
 
+def _start_pairs(recipe: str) -> tuple[tuple[str, str], ...]:
+    """What CorNet adds with each start and schedule, what the start adds without it, and which of the two adds more."""
+    names = {key: f"{recipe}-{'-'.join(key)}" for key in itertools.product(STARTS, SCHEDULES, WIDTHS)}
+    with_cornet = [width for width in WIDTHS if width != "none"]
+    return (
+        *(
+            (names[start, schedule, "none"], names[start, schedule, width])
+            for start in STARTS
+            for schedule in SCHEDULES
+            for width in with_cornet
+        ),
+        *((names["small", schedule, width], names["odds", schedule, "none"]) for schedule in SCHEDULES for width in WIDTHS),
+    )
+
+
 def _start_table(dataset: str, recipe: str, title: str) -> Table:
     heading = f"How biases start, the schedule and CorNet: {title} on {dataset}"
     return Table(
@@ -111,6 +153,7 @@ def _start_table(dataset: str, recipe: str, title: str) -> Table:
         _starts(recipe, title),
         RECIPES / dataset,
         layout=TableLayout(log_steps=True),
+        pairs=_start_pairs(recipe),
         remarks=(
             "Validation is checked every 25 steps in the first two epochs and then once an epoch; batches are random.",
         ),
@@ -138,6 +181,18 @@ XMLCNN = (
         for blocks in (1, 2, 3, 4)
     ),
 )
+FAST = (
+    _change("xmlcnn-fast", "XML-CNN, rate 0.004", "tab:cyan", "dotted", "xmlcnn", learning_rate=0.004),
+    _change("xmlcnn-2-fast", "… 2 CorNet blocks, rate 0.004", "tab:cyan", "solid", "cornet-xmlcnn", learning_rate=0.004),
+    _change(
+        "xmlcnn-2-cornet-fast",
+        "… 2 CorNet blocks, rate 0.001, CorNet 0.005",
+        "tab:cyan",
+        "dashed",
+        "cornet-xmlcnn",
+        cornet_learning_rate=0.005,
+    ),
+)
 # 512 + 628 units: each costs 3,072 features, 572 labels and a bias, and two blocks of CorNet have 2.29 million parameters.
 WIDE_XMLCNN = _change(
     "xmlcnn-wide",
@@ -151,7 +206,15 @@ ATTENTION = (
     _change("attentionxml", "AttentionXML", "tab:red", "dotted", "attentionxml"),
     _change(
         "attentionxml-bias",
-        "… 1 CorNet block of context 1 (a bias per label)",
+        "… with a bias per label",
+        "tab:pink",
+        "dotted",
+        "attentionxml",
+        config_overrides={"label_bias": True},
+    ),
+    _change(
+        "attentionxml-context-1",
+        "… 1 CorNet block of context 1",
         "tab:red",
         "dashed",
         "attentionxml",
@@ -180,9 +243,29 @@ def _pretrained(**settings: Any) -> tuple[Row, ...]:
     )
 
 
+CONTROL_PAIRS = (
+    ("frozen-probe", "bertxml-minilm"),
+    ("bertxml-minilm", "cornet-bertxml-minilm"),
+    ("xmlcnn", "xmlcnn-2"),
+    ("xmlcnn", "xmlcnn-wide"),
+    ("xmlcnn-wide", "xmlcnn-2"),
+    *(("xmlcnn-2", f"xmlcnn-{blocks}") for blocks in (1, 3, 4)),
+    ("xmlcnn", "xmlcnn-fast"),
+    ("xmlcnn-fast", "xmlcnn-2-fast"),
+    ("xmlcnn-2", "xmlcnn-2-cornet-fast"),
+    ("attentionxml", "attentionxml-bias"),
+    ("attentionxml", "attentionxml-context-1"),
+    ("attentionxml-context-1", "cornet-attentionxml"),
+    ("attentionxml-bias", "cornet-attentionxml"),
+    ("xmlcnn", "xmlrnn"),
+    ("xmlrnn", "attentionxml"),
+    ("xmlrnn", "attentionxml-bias"),
+)
+
+
 def _controls(dataset: str, *rows: Row) -> Table:
     title = f"Controls of what CorNet and attention add: {dataset}"
-    return Table(f"cornet-controls-{dataset}", title, dataset, (SVM, *rows), RECIPES / dataset)
+    return Table(f"cornet-controls-{dataset}", title, dataset, (SVM, *rows), RECIPES / dataset, pairs=CONTROL_PAIRS)
 
 
 CONTROL_TABLES = {
@@ -194,14 +277,16 @@ CONTROL_TABLES = {
             (
                 Row("svm", SVM.title, SVM.line, script=LINEAR_PEER, seeded=False, overrides={"set_metrics": True}),
                 _probe(backbone_num_layers=3, max_length_tokens=64, set_metrics=True),
-                *(_laco(*row, LACO_RATES[row[0]]) for row in LACO_ROWS),
+                *(_laco(*row, _rates_of(row[0])) for row in LACO_ROWS),
             ),
+            pairs=LACO_PAIRS,
+            remarks=LACO_REMARKS,
         ),
-        _laco_table("laco-demo-54-rates", "Learning rates of LACO and its baseline, on validation", _laco_rates()),
+        _rate_table(),
         _start_table("demo", "xmlcnn", "XML-CNN"),
         _start_table("cooking-stackexchange", "xmlcnn", "XML-CNN"),
         _start_table("cooking-stackexchange", "meshprobenet", "MeSHProbeNet"),
-        _controls("demo", _probe(), *_pretrained(), *XMLCNN, WIDE_XMLCNN, *ATTENTION),
+        _controls("demo", _probe(), *_pretrained(), *XMLCNN, WIDE_XMLCNN, *FAST, *ATTENTION),
         _controls("cooking-stackexchange", XMLCNN[0], *ATTENTION),
         _controls("debtags", _probe(), *_pretrained()),
     )

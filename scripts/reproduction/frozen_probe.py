@@ -14,7 +14,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from transformers import AutoModel, AutoTokenizer
 
-from linear_peer import LinearPeer, parser_of, run, write_run
+from linear_peer import LinearPeer, argument_parser, write_run
 
 __all__ = ["GRID", "FrozenProbe", "FrozenStates", "Settings", "main"]
 
@@ -95,7 +95,7 @@ class FrozenProbe(LinearPeer):
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point of ``scripts/reproduction/frozen_probe.py``."""
-    parser = parser_of(__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--backbone", required=True, help="Pretrained encoder: folder or Hub id.")
     parser.add_argument("--backbone_num_layers", type=int, help="Keep only its first layers.")
     parser.add_argument("--max_length_tokens", type=int, default=128, help="Tokens after which a text is cut.")
@@ -103,8 +103,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = {name: getattr(arguments, name) for name in ("backbone_num_layers", "max_length_tokens")}
     states = FrozenStates(arguments.backbone, *settings.values())
     settings["backbone"] = Path(arguments.backbone).name
-    probe = functools.partial(FrozenProbe, states=states)
-    write_run(arguments, MODEL_FAMILY, lambda data: run(data, GRID, probe, arguments.set_metrics), settings)
+    write_run(arguments, MODEL_FAMILY, GRID, functools.partial(FrozenProbe, states=states), settings)
 
 
 if __name__ == "__main__":

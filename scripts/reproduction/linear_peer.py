@@ -20,7 +20,7 @@ from datasets import Dataset, DatasetDict
 from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.data import label_counts, label_info_of, load_xmtc_dataset
-from hf_xmtc.metrics import inverse_propensity, ranking_report, set_report
+from hf_xmtc.metrics import best_threshold, inverse_propensity, ranking_report, set_report
 
 try:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -28,7 +28,18 @@ try:
 except ImportError as error:
     raise ImportError("The linear peer needs `scikit-learn`: pip install 'hf_xmtc[dev]'") from error
 
-__all__ = ["GRID", "LinearPeer", "Settings", "choose_settings", "evaluate", "main", "parser_of", "run", "write_run"]
+__all__ = [
+    "GRID",
+    "LinearPeer",
+    "Settings",
+    "argument_parser",
+    "choose_settings",
+    "evaluate",
+    "evaluate_sets",
+    "main",
+    "run",
+    "write_run",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +64,7 @@ GRID = [Settings(*values) for values in itertools.product((1, 2), (1, 2), (0.25,
 # As in the evaluation of the neural models: nDCG@5 chooses, and cut-offs and propensity constants are the trainer's defaults.
 CHOOSE_BY = "nDCG@5"
 CUT_OFFS = (1, 3, 5)
+EVALUATED = ("validation", "test")
 MODEL_FAMILY = "linear_svm"
 
 
@@ -106,13 +118,9 @@ class LinearPeer:
 
     def top_labels(self, texts: list[str], k: int) -> np.ndarray:
         """The k best labels of each text, best first, equal values by lower id: (N, k), or (N, L) where L < k."""
-        return np.concatenate([np.argsort(-values, axis=1, kind="stable")[:, :k] for values in self._values(texts)])
+        return np.concatenate([np.argsort(-values, axis=1, kind="stable")[:, :k] for values in self.decision_values(texts)])
 
-    def predicted_sets(self, texts: list[str]) -> list[list[int]]:
-        """The labels of each text whose decision value is above 0."""
-        return [np.flatnonzero(row > 0).tolist() for values in self._values(texts) for row in values]
-
-    def _values(self, texts: list[str]) -> Iterator[np.ndarray]:
+    def decision_values(self, texts: list[str]) -> Iterator[np.ndarray]:
         """Decision values of a block of documents at a time, (block, L)."""
         for start in range(0, len(texts), self.block_documents):
             yield self.features_of(texts[start : start + self.block_documents]) @ self.weights + self.intercepts
@@ -127,23 +135,33 @@ def _documents_of_labels(positives: list[list[int]], num_labels: int) -> list[np
     return [documents[order[ends[label_id] : ends[label_id + 1]]] for label_id in range(num_labels)]
 
 
-def evaluate(
-    peer: LinearPeer, documents: Dataset, weights: np.ndarray, counts: np.ndarray | None = None
-) -> dict[str, float | int]:
-    """Metrics on a split; labels that training never saw count as missed.
+def evaluate(peer: LinearPeer, documents: Dataset, weights: np.ndarray) -> dict[str, float | int]:
+    """Ranking metrics on a split; labels that training never saw count as missed.
 
     Args:
         peer: Fitted classifiers.
         documents: Columns ``text`` and ``labels``.
         weights: Inverse propensity of every label, those of the evaluation data alone included.
-        counts: Training documents of each label, (L,), to measure predicted sets too.
     """
-    texts, gold = documents["text"][:], documents["labels"][:]
-    top_labels = peer.top_labels(texts, k=max(CUT_OFFS))
-    report = ranking_report(top_labels, gold, ks=CUT_OFFS, inverse_propensity=weights)
-    return (
-        report if counts is None else report | set_report(peer.predicted_sets(texts), gold, len(counts), label_counts=counts)
-    )
+    top_labels = peer.top_labels(documents["text"][:], k=max(CUT_OFFS))
+    return ranking_report(top_labels, documents["labels"][:], ks=CUT_OFFS, inverse_propensity=weights)
+
+
+def evaluate_sets(peer: LinearPeer, data: DatasetDict, counts: np.ndarray) -> dict[str, dict[str, float | int]]:
+    """Metrics of predicted sets on validation and test: the labels above one threshold, tuned by micro F1 on validation.
+
+    Args:
+        peer: Fitted classifiers.
+        data: The splits.
+        counts: Training documents of each label, (L,).
+    """
+    values = {split: np.concatenate(list(peer.decision_values(data[split]["text"][:]))) for split in EVALUATED}  # (N, L)
+    ids = np.broadcast_to(np.arange(len(counts)), values["validation"].shape)
+    threshold = best_threshold(values["validation"], ids, data["validation"]["labels"][:], len(counts))
+    sets = {split: [np.flatnonzero(row > threshold).tolist() for row in of_split] for split, of_split in values.items()}
+    return {
+        split: set_report(sets[split], data[split]["labels"][:], len(counts), label_counts=counts) for split in EVALUATED
+    }
 
 
 def choose_settings(
@@ -175,7 +193,7 @@ def run(
         data: The splits.
         grid: Settings to choose from.
         peer_class: What they are settings of.
-        measure_sets: Also measure the sets of labels whose decision value is above 0.
+        measure_sets: Also measure predicted sets, with `evaluate_sets`.
 
     Returns:
         Metrics as in the ``metrics.json`` of a model folder, and the recipe. ``train.seconds`` is the training with the chosen
@@ -189,10 +207,10 @@ def run(
     chosen = time.monotonic()
     peer = peer_class(settings, info.num_labels).fit(data["train"]["text"][:], data["train"]["labels"][:])
     seconds = time.monotonic() - chosen
-    metrics: dict[str, Any] = {
-        split: evaluate(peer, data[split], weights, counts[: info.num_labels] if measure_sets else None)
-        for split in ("validation", "test")
-    }
+    metrics: dict[str, Any] = {split: evaluate(peer, data[split], weights) for split in EVALUATED}
+    if measure_sets:
+        for split, report in evaluate_sets(peer, data, counts[: info.num_labels]).items():
+            metrics[split] |= report
     metrics["train"] = {
         "seconds": round(seconds, 1),
         "choosing_seconds": round(chosen - started, 1),
@@ -203,48 +221,46 @@ def run(
     }
     recipe = {"dataset": info.source, **settings._asdict()}
     recipe |= {"grid": [list(tried) for tried in grid], "dataset_fingerprint": info.fingerprint}
+    recipe |= {"tune_threshold": "global"} if measure_sets else {}
     return metrics, recipe
 
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point of ``scripts/reproduction/linear_peer.py``."""
-    arguments = parser_of(__doc__).parse_args(argv)
-    write_run(
-        arguments, MODEL_FAMILY, lambda data: run(data, GRID, measure_sets=arguments.set_metrics), {"sublinear_tf": True}
-    )
+    write_run(argument_parser(__doc__).parse_args(argv), MODEL_FAMILY, GRID, LinearPeer, {"sublinear_tf": True})
 
 
-def parser_of(doc: str) -> argparse.ArgumentParser:
+def argument_parser(doc: str) -> argparse.ArgumentParser:
     """Arguments that all peers take."""
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     parser.add_argument("--dataset", default="demo", help="What load_xmtc_dataset opens: demo, a folder, or a Hub id.")
     parser.add_argument("--output_dir", type=Path, required=True, help="Folder for metrics.json and recipe.json.")
-    parser.add_argument(
-        "--set_metrics", action="store_true", help="Also measure sets: the labels with a decision value above 0."
-    )
+    parser.add_argument("--set_metrics", action="store_true", help="Also measure predicted sets, with a tuned threshold.")
     return parser
 
 
 def write_run(
     arguments: argparse.Namespace,
     family: str,
-    run_on: Callable[[DatasetDict], tuple[dict[str, Any], dict[str, Any]]],
+    grid: list[Any],
+    peer_class: Callable[..., LinearPeer],
     settings: dict[str, Any],
 ) -> None:
     """Run a peer and write ``metrics.json`` and ``recipe.json``.
 
     Args:
-        arguments: Of `parser_of`.
+        arguments: Of `argument_parser`.
         family: Name of the peer in its recipe.
-        run_on: From the data to metrics and recipe.
-        settings: What the recipe says besides.
+        grid: Settings to choose from.
+        peer_class: What they are settings of.
+        settings: Settings that are not chosen, for the recipe.
     """
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     folder = OutputFolder(arguments.output_dir)
     try:
         # Before the minutes of work. No neural run has this recipe, so one that can be resumed is not overwritten either.
         folder.claim({"model_family": family})
-        metrics, recipe = run_on(load_xmtc_dataset(arguments.dataset))
+        metrics, recipe = run(load_xmtc_dataset(arguments.dataset), grid, peer_class, arguments.set_metrics)
     except (OSError, ValueError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
     folder.begin({"model_family": family, **settings, **recipe})

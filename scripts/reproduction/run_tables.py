@@ -24,8 +24,9 @@ from hf_xmtc.commands.ensemble import ensemble_folders
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE
 from laco_comparison import write_laco_comparison
-from pair_gains import DataSetResults
+from pair_gains import DataSetResults, gains_of
 from paper_values import paper_values
+from rate_choice import write_rate_choice
 from recipe_changes import refuse_changed_recipe, refuse_differences
 from result_table import write_table
 from run_result import read_result
@@ -165,7 +166,12 @@ def run_table(
     if not any(row.runs for row in results.rows):
         logger.info(f"There is no result in {results_dir} yet, so no table is written.")
         return
-    logger.info(write_table(table.title, results.rows, results_dir.parent / table.name, table.layout, table.remarks))
+    stem = results_dir.parent / table.name
+    if table.choices:
+        logger.info(write_rate_choice(results, table.choices, table.layout.curve, stem))
+        return
+    gains = gains_of(results, table.pairs, table.layout)
+    logger.info(write_table(table.title, results.rows, stem, table.layout, table.remarks, gains))
 
 
 def results_of(table: Table, seeds: list[int], results_dir: Path, skipped: dict[str, str] | None = None) -> DataSetResults:

@@ -88,6 +88,8 @@ class Table:
         label_names: Column of the labels' names; by default ``name``.
         num_frequent_labels: Labels that stay, the most frequent; None for all.
         layout: Columns and curve.
+        pairs: Names of rows whose differences are shown below the table.
+        choices: Row of another table → the rows that try learning rates for it; then the page is their choice on validation.
         not_compared: Names of rows whose differences to others would mean nothing; a remark says why.
         remarks: What is to be said below the table.
     """
@@ -101,6 +103,8 @@ class Table:
     label_names: str | None = None
     num_frequent_labels: int | None = None
     layout: TableLayout = RANKINGS
+    pairs: tuple[tuple[str, str], ...] = ()
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     not_compared: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
