@@ -34,17 +34,27 @@ LACO_ROWS = (
     ("laco", "LACO", Line("tab:blue", "solid"), {}),
     ("laco-plcp", "LACO + PLCP", Line("tab:orange", "solid"), {"auxiliary_task": "plcp", "plcp_weight": 2.0}),
     ("laco-clcp", "LACO + CLCP", Line("tab:red", "solid"), {"auxiliary_task": "clcp", "clcp_weight": 10.0}),
-    ("laco-both", "LACO + PLCP + CLCP", Line("tab:purple", "solid"), {"auxiliary_task": "both"}),
+    (
+        "laco-both",
+        "LACO + PLCP + CLCP",
+        Line("tab:purple", "solid"),
+        {"auxiliary_task": "both", "plcp_weight": 2.0, "clcp_weight": 10.0},
+    ),
 )
-# Rows that have rates of their own; LACO with an auxiliary task has LACO's.
-TUNED = ("bert", "bert-mean", "without-je", "laco")
-# Rates of encoder and head, as results/laco-demo-54-rates.json has them.
+# Rates of encoder and head of the rows that have their own, as results/laco-demo-54-rates.json has them; the other rows have LACO's.
 LACO_RATES = {
     "bert": (0.0002, 0.005),
     "bert-mean": (0.0002, 0.005),
     "without-je": (0.0005, 0.0005),
     "laco": (0.0005, 0.0005),
 }
+
+
+def _rates_in_words() -> str:
+    titles = {name: title for name, title, *_ in LACO_ROWS}
+    return "; ".join(f"{titles[name]} {encoder:g} and {head:g}" for name, (encoder, head) in LACO_RATES.items())
+
+
 LACO_PAIRS = (
     ("frozen-probe", "bert"),
     ("frozen-probe", "bert-mean"),
@@ -60,13 +70,9 @@ LACO_PAIRS = (
 LACO_REMARKS = (
     "Data: the 54 labels that are most frequent in training, and the documents that have one of them. Documents have 5.1 labels, 98 % of them two or "
     "more, and the rarest label has 96 training documents. Half of the texts have more than 94 word pieces, of which neural rows and the probe read 64; the SVM reads all words.",
-    "Rates of encoder and head are the best of six on validation, for each of BERT, BERT with the mean, LACO w/o JE and LACO (laco-demo-54-rates.md). "
+    f"Rates of encoder and head are the best of six on validation (laco-demo-54-rates.md): {_rates_in_words()}. LACO with an auxiliary task has LACO's.",
     "A fine-tuned row that is not ahead of the frozen probe is no baseline, and a difference to it says nothing.",
 )
-
-
-def _rates_of(name: str) -> tuple[float, float]:
-    return LACO_RATES.get(name, LACO_RATES["laco"])
 
 
 def _laco(name: str, title: str, line: Line, fields: dict[str, Any], rates: tuple[float, float], **settings: Any) -> Row:
@@ -83,7 +89,7 @@ def _laco_table(name: str, title: str, rows: tuple[Row, ...], **settings: Any) -
 
 def _rate_table() -> Table:
     rows, choices = [], {}
-    for name, title, line, fields in (row for row in LACO_ROWS if row[0] in TUNED):
+    for name, title, line, fields in (row for row in LACO_ROWS if row[0] in LACO_RATES):
         tried = [
             _laco(f"{name}-{encoder:g}-{head:g}", title, line, fields, (encoder, head), num_train_epochs=3)
             for encoder in (0.0001, 0.0002, 0.0005)
@@ -277,7 +283,7 @@ CONTROL_TABLES = {
             (
                 Row("svm", SVM.title, SVM.line, script=LINEAR_PEER, seeded=False, overrides={"set_metrics": True}),
                 _probe(backbone_num_layers=3, max_length_tokens=64, set_metrics=True),
-                *(_laco(*row, _rates_of(row[0])) for row in LACO_ROWS),
+                *(_laco(*row, LACO_RATES.get(row[0], LACO_RATES["laco"])) for row in LACO_ROWS),
             ),
             pairs=LACO_PAIRS,
             remarks=LACO_REMARKS,

@@ -15,7 +15,7 @@ import linear_peer
 from hf_xmtc import label_info_of, load_xmtc_dataset
 from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.metrics import precision_at_k
-from linear_peer import LinearPeer, Settings, choose_settings, evaluate, main, run
+from linear_peer import LinearPeer, Settings, choose_settings, evaluate, evaluate_sets, main, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* occurs only in evaluation data")
 
@@ -92,6 +92,19 @@ def test_run_reports_in_the_form_of_the_training_script(data):
     assert 0 < metrics["test"]["PSP@1"] < 1  # the unseen label weighs most in the best possible value
     assert {"seconds", "choosing_seconds", "parameters", "peak_memory_mb", "threads"} <= set(metrics["train"])
     assert recipe["C"] == 1.0 and recipe["ngrams"] == 1 and recipe["dataset"] == label_info_of(data).source
+
+
+def test_sets_are_the_labels_above_a_threshold_tuned_on_validation(data):
+    label_ids = {name: id_ for id_, name in enumerate(label_info_of(data).names.labels)}
+    peer = LinearPeer(Settings(1, 1, 1.0), 4)
+    peer.decision_values = lambda texts: [  # a text's own label first, none above 0
+        np.where(np.arange(4) == label_ids["music" if "music" in text else "chess"], -0.2, -0.8)[None] for text in texts
+    ]
+    reports = evaluate_sets(peer, data, np.ones(4))
+    assert reports["validation"]["micro_f1"] == 1.0
+    assert reports["test"]["micro_recall"] == pytest.approx(2 / 3)  # the label that training never saw is missed
+    metrics, recipe = run(data, [Settings(1, 1, 1.0)], measure_sets=True)
+    assert metrics["validation"]["micro_f1"] == 1.0 and recipe["tune_threshold"] == "global"
 
 
 def test_settings_are_chosen_on_validation_and_the_first_of_equals_stays(data):

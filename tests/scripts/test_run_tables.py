@@ -13,10 +13,12 @@ import yaml
 import cornet_comparison
 import laco_comparison
 import run_tables
+from control_tables import CONTROL_TABLES
 from forked_python import run_python
 from hf_xmtc import BertXMLConfig
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.recipe_parsing import parse_recipe
+from pair_gains import gains_of
 from paper_values import paper_values
 from recipe_changes import refuse_changed_recipe
 from result_table import as_json, markdown
@@ -344,15 +346,24 @@ def test_rows_of_a_table_of_controls_are_all_different():
         assert len(set(recipes)) == len(recipes), table.name
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if (RESULTS / f"{name}.md").exists()])
+def test_pairs_of_controls_name_rows_of_a_table():
+    names = {row.name for table in CONTROL_TABLES.values() for row in table.rows}
+    assert {name for table in CONTROL_TABLES.values() for pair in table.pairs for name in pair} <= names
+
+
+PAGES = [name for name, table in TABLES.items() if (RESULTS / f"{name}.md").exists() and not table.choices]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_are_what_their_results_make(name):
     table = TABLES[name]
     run_tables._refuse_mixed_results(table, RESULTS / name)  # and their recipes are those of today
     found = run_tables.results_of(table, [1, 2, 3], RESULTS / name)
-    page = markdown(table.title, found.rows, f"{name}.png", table.layout, table.remarks)
+    gains = gains_of(found, table.pairs, table.layout)
+    page = markdown(table.title, found.rows, f"{name}.png", table.layout, table.remarks, gains)
     assert (RESULTS / f"{name}.md").read_text(encoding="utf-8") == page
     assert json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) == as_json(
-        table.title, found.rows, table.layout
+        table.title, found.rows, table.layout, gains
     )
 
 
