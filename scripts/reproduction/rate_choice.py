@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hf_xmtc.commands.json_files import write_json
 from pair_gains import DataSetResults
-from table_layout import EMPTY_CELL, HEADINGS, RowResults
+from table_layout import HEADINGS, RowResults
 
 __all__ = ["write_rate_choice"]
 
@@ -28,22 +28,25 @@ def write_rate_choice(results: DataSetResults, choices: Mapping[str, Sequence[st
     lines = [f"| row | encoder | head | {HEADINGS[metric]} | runs |", "| --- | ---: | ---: | ---: | ---: |"]
     chosen = {}
     for name, candidates in choices.items():
-        tried = [results.row(candidate) for candidate in candidates]
-        values = {row.name: _on_validation(row, metric) for row in tried if row.runs}
+        tried = [row for candidate in candidates if (row := results.row(candidate)).runs]
+        values = {row.name: _on_validation(row, metric) for row in tried}
         best = max(values, key=lambda candidate: values[candidate], default=None)
         for row in tried:
-            rates = [f"{row.runs[0]['recipe'][rate]:g}" if row.runs else EMPTY_CELL for rate in RATES]
-            value = f"{100 * values[row.name]:.2f}" if row.runs else EMPTY_CELL
-            value = f"**{value}**" if row.name == best else value
-            lines.append(f"| {row.title} | {' | '.join(rates)} | {value} | {len(row.runs)} |")
+            rates = {rate: row.runs[0]["recipe"][rate] for rate in RATES}
+            value = f"{100 * values[row.name]:.2f}"
             if row.name == best:
-                chosen[name] = {rate: row.runs[0]["recipe"][rate] for rate in RATES} | {metric: values[best]}
+                chosen[name] = rates | {metric: values[best]}
+                value = f"**{value}**"
+            lines.append(
+                f"| {row.title} | {' | '.join(f'{rate:g}' for rate in rates.values())} | {value} | {len(row.runs)} |"
+            )
+    missing = [candidate for tried in choices.values() for candidate in tried if not results.row(candidate).runs]
     text = "\n\n".join(
         [
             f"# {results.title}",
             "\n".join(lines),
-            "Per cent on the validation split, mean over the runs; the best rates of each row, those that its table uses, are bold.",
-            *results.remarks,
+            "Per cent on the validation split, mean over the runs; the best of each row is bold.",
+            *([f"Not run yet: {', '.join(missing)}."] if missing else []),
         ]
     )
     stem.with_name(f"{stem.name}.md").write_text(text + "\n", encoding="utf-8")
