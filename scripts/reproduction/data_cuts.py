@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["with_label_names"]
+from hf_xmtc.data import label_counts, label_info_of, load_xmtc_dataset
+
+__all__ = ["with_frequent_labels", "with_label_names"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +53,33 @@ def _with_label_names(source: Path, target: Path, column: str) -> None:
     for split in SPLITS:
         if (source / f"{split}.parquet").exists():
             shutil.copyfile(source / f"{split}.parquet", target / f"{split}.parquet")
+
+
+def with_frequent_labels(source: str, target: Path, num_labels: int) -> Path:
+    """Write a data folder with the most frequent labels of the training split alone, and the documents that have one of them.
+
+    Args:
+        source: What `load_xmtc_dataset` opens: ``demo`` or a folder; a validation split is carved where there is none.
+        target: Where to write; a folder made of the same source in the same way is taken as it is.
+        num_labels: Labels that stay; of equally frequent ones the first.
+
+    Returns:
+        ``target``.
+    """
+    return _made(Path(source), target, {"labels": num_labels}, lambda new: _with_frequent_labels(source, new, num_labels))
+
+
+def _with_frequent_labels(source: str, target: Path, num_labels: int) -> None:
+    data = load_xmtc_dataset(source)
+    info = label_info_of(data)
+    counts = label_counts(data["train"], info.num_labels)
+    frequent = set(np.argsort(-counts, kind="stable")[:num_labels].tolist())
+    for split, documents in data.items():
+        labels = [[info.names.labels[id_] for id_ in ids if id_ in frequent] for ids in documents["labels"]]
+        kept = [row for row, of_row in enumerate(labels) if of_row]
+        logger.info(f"{split}: {len(kept):,} of {len(labels):,} documents have one of the {num_labels} labels.")
+        columns = {"text": documents.select(kept)["text"][:], "labels": [labels[row] for row in kept]}
+        pq.write_table(pa.table(columns), target / f"{split}.parquet")
 
 
 def _made(source: Path, target: Path, how: dict[str, Any], make: Callable[[Path], None]) -> Path:

@@ -6,8 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from hf_xmtc.significance import paired_t
-from result_table import mean_curve
-from table_layout import CURVE_METRIC, HEADINGS, LOWER_IS_BETTER, METRICS, NOT_PER_CENT, RANKINGS, RowResults, TableLayout
+from table_layout import (
+    CURVE_METRIC,
+    HEADINGS,
+    LOWER_IS_BETTER,
+    METRICS,
+    NOT_PER_CENT,
+    RANKINGS,
+    RowResults,
+    TableLayout,
+    mean_curve,
+)
 
 __all__ = [
     "CONVERGENCE_LEVEL",
@@ -15,6 +24,7 @@ __all__ = [
     "DataSetResults",
     "Gain",
     "PairGains",
+    "gain_section",
     "gain_table",
     "gains_of",
     "is_better",
@@ -100,13 +110,16 @@ class PairGains:
 
 
 def gains_of(results: DataSetResults, pairs: Sequence[tuple[str, str]], layout: TableLayout = RANKINGS) -> list[PairGains]:
-    """The gains of all pairs that have runs of a common seed."""
+    """The gains of all pairs that have runs of a common seed; a row that no seed changes counts for all seeds of the other."""
     found, there = [], {row.name for row in results.rows}
     for first, second in pairs:
         if not {first, second} <= there or {first, second} & set(results.not_compared):
             continue  # a row that only other tables have, or one that says nothing
         base, other = results.row(first), results.row(second)
         runs = [{run["seed"]: run for run in row.runs} for row in (base, other)]
+        for of, seeds in ((runs[0], runs[1]), (runs[1], runs[0])):
+            if None in of:
+                of |= dict.fromkeys(seeds, of.pop(None))
         if not (seeds := sorted(runs[0].keys() & runs[1].keys())):
             continue
         metrics = [
@@ -138,10 +151,19 @@ def gain_table(gains: Sequence[PairGains], metrics: Sequence[str] = METRICS, nam
     lines = [f"| {first} | {' | '.join(headings)} | steps | seeds |", "| --- |" + " ---: |" * (len(metrics) + 2)]
     for pair in gains:
         cells = [_signed(pair.gains[metric]) if metric in pair.gains else "–" for metric in metrics]
-        steps = " → ".join("never" if step is None else f"{step:,}" for step in pair.steps)
+        steps = " → ".join("never" if step is None else f"{step:,}" for step in pair.steps) if any(pair.steps) else "–"
         name = f"{pair.base} → {pair.other}" if name_both else pair.base
         lines.append(f"| {name} | {' | '.join(cells)} | {steps} | {len(pair.seeds)} |")
     return "\n".join(lines)
+
+
+def gain_section(gains: Sequence[PairGains], layout: TableLayout) -> str:
+    """`gain_table` of the pairs of one table, and how to read it."""
+    return (
+        "What the second row has more than the first on the test split, in points of 100 where the metric is a share: mean over runs with the "
+        f"same seed, {INTERVAL}. Steps: until {HEADINGS[layout.curve]} on validation reaches {CONVERGENCE_LEVEL:.0%} of the best of the first "
+        f"row.\n\n{gain_table(gains, layout.metrics, name_both=True)}"
+    )
 
 
 def _signed(gain: Gain) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_xmtc.significance import paired_t
+from pair_gains import PairGains, gain_section
 from table_layout import (
     COMPONENT_PREFIXES,
     CURVE_METRIC,
@@ -27,13 +28,14 @@ from table_layout import (
     RowResults,
     Spread,
     TableLayout,
+    mean_curve,
 )
 from table_notes import notes_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["as_json", "columns_of", "draw_curves", "markdown", "mean_curve", "plot_validation_curves", "write_table"]
+__all__ = ["as_json", "columns_of", "draw_curves", "markdown", "plot_validation_curves", "write_table"]
 
 # A t interval of two differences is nine standard deviations wide to each side.
 FEWEST_SEEDS = 3
@@ -73,6 +75,7 @@ def markdown(
     picture: str | None = None,
     layout: TableLayout = RANKINGS,
     remarks: Sequence[str] = (),
+    gains: Sequence[PairGains] = (),
 ) -> str:
     """The table, what its numbers mean, and what is missing.
 
@@ -82,6 +85,7 @@ def markdown(
         picture: File name of the validation curves.
         layout: Its columns.
         remarks: What is to be said of it besides.
+        gains: Differences of its rows.
     """
     spreads = {row.name: columns_of(row, layout.metrics) for row in rows}
     cells = {row.name: _cells(spreads[row.name]) for row in rows}
@@ -111,6 +115,8 @@ def markdown(
             ]
             table.append(f"| {' | '.join([f'… in the {paper} paper', *values, EMPTY_CELL])} |")
     parts = [f"# {title}", "\n".join(table), *remarks, *notes_on(rows)]
+    if gains:
+        parts += ["## Differences", gain_section(gains, layout)]
     if picture:
         parts.append(f"![{HEADINGS[layout.curve]} on validation]({picture})")
     return "\n\n".join(parts) + "\n"
@@ -157,7 +163,9 @@ def _is_ahead(first: RowResults, other: RowResults, column: str, sign: int) -> b
     return len(differences) >= FEWEST_SEEDS and paired_t(differences).low > 0
 
 
-def as_json(title: str, rows: Sequence[RowResults], layout: TableLayout = RANKINGS) -> dict[str, Any]:
+def as_json(
+    title: str, rows: Sequence[RowResults], layout: TableLayout = RANKINGS, gains: Sequence[PairGains] = ()
+) -> dict[str, Any]:
     """The table for programs: fractions with all digits, and training figures beside the columns."""
     content: dict[str, Any] = {
         "title": title,
@@ -175,11 +183,13 @@ def as_json(title: str, rows: Sequence[RowResults], layout: TableLayout = RANKIN
         }
         for row in rows
     }
+    if gains:
+        content["gains"] = [asdict(pair) for pair in gains]
     return content
 
 
-def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path, metric: str = CURVE_METRIC) -> None:
-    """Draw a metric on the validation split against steps, averaged over the runs at the steps that all of them have.
+def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path, layout: TableLayout = RANKINGS) -> None:
+    """Draw its metric on the validation split against steps, averaged over the runs at the steps that all of them have.
 
     A model without steps, such as the SVM, is a horizontal line.
     """
@@ -188,7 +198,11 @@ def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path, m
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    draw_curves(figure.subplots(), title, rows, metric)
+    axes = figure.subplots()
+    draw_curves(axes, title, rows, layout.curve)
+    if layout.log_steps:
+        axes.set_xscale("log")
+        axes.legend(fontsize=5)
     figure.savefig(path, dpi=150)
 
 
@@ -209,15 +223,13 @@ def draw_curves(axes: "Axes", title: str, rows: Sequence[RowResults], metric: st
     axes.legend()
 
 
-def mean_curve(runs: Sequence[Mapping[str, Any]], metric: str = CURVE_METRIC) -> list[tuple[int, float]]:
-    """Step and mean per cent of the validation curves of some runs, at the steps that all of them have."""
-    curves = [{point["step"]: 100 * point[metric] for point in run["validation_curve"]} for run in runs]
-    steps = sorted(set.intersection(*(set(curve) for curve in curves)))
-    return [(step, statistics.fmean(curve[step] for curve in curves)) for step in steps]
-
-
 def write_table(
-    title: str, rows: Sequence[RowResults], stem: Path, layout: TableLayout = RANKINGS, remarks: Sequence[str] = ()
+    title: str,
+    rows: Sequence[RowResults],
+    stem: Path,
+    layout: TableLayout = RANKINGS,
+    remarks: Sequence[str] = (),
+    gains: Sequence[PairGains] = (),
 ) -> str:
     """Write ``<stem>.md``, ``.json`` and ``.png``.
 
@@ -225,8 +237,10 @@ def write_table(
         The Markdown.
     """
     names = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in ("md", "json", "png")}
-    plot_validation_curves(title, rows, names["png"], layout.curve)
-    names["json"].write_text(json.dumps(as_json(title, rows, layout), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    text = markdown(title, rows, names["png"].name, layout, remarks)
+    plot_validation_curves(title, rows, names["png"], layout)
+    names["json"].write_text(
+        json.dumps(as_json(title, rows, layout, gains), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    text = markdown(title, rows, names["png"].name, layout, remarks, gains)
     names["md"].write_text(text, encoding="utf-8")
     return text

@@ -91,5 +91,7 @@ def _dataset_sizes(data: DatasetDict) -> dict[str, Any]:
 
 
 def _versions(row: Row) -> dict[str, str]:
-    libraries = ("hf_xmtc", "scikit-learn") if row.script == LINEAR_PEER else ("hf_xmtc", "torch", "transformers")
+    libraries = ["hf_xmtc"]
+    libraries += [] if row.is_neural else ["scikit-learn"]
+    libraries += [] if row.script == LINEAR_PEER else ["torch", "transformers"]
     return {name: importlib.metadata.version(name) for name in libraries}

@@ -8,9 +8,7 @@ over processes by ``--datasets``, ``--rows`` and ``--seeds``.
 """
 
 import argparse
-import dataclasses
 import importlib.util
-import itertools
 import json
 import logging
 import subprocess
@@ -21,15 +19,15 @@ from typing import Any
 import filelock
 import yaml
 
-import hf_xmtc
 from cornet_comparison import write_comparison
 from hf_xmtc.commands.ensemble import ensemble_folders
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE
-from hf_xmtc.commands.recipe import SAID_ELSEWHERE, DataArguments, ModelArguments
 from laco_comparison import write_laco_comparison
-from pair_gains import DataSetResults
+from pair_gains import DataSetResults, gains_of
 from paper_values import paper_values
+from rate_choice import write_rate_choice
+from recipe_changes import refuse_changed_recipe, refuse_differences
 from result_table import write_table
 from run_result import read_result
 from table_layout import RowResults
@@ -40,14 +38,7 @@ __all__ = ["main", "missing_runs", "results_of", "run_row", "run_table"]
 logger = logging.getLogger(__name__)
 
 SCRIPTS = Path(__file__).resolve().parents[1]
-FINGERPRINT = "dataset_fingerprint"
-# What a recipe file can say, and what holds where it does not. Left out is what decides nothing or is on the command line.
-DEFAULTS = {
-    entry.name: entry.default
-    for settings in (ModelArguments, DataArguments, hf_xmtc.XMTCTrainingArguments)
-    for entry in dataclasses.fields(settings)
-    if entry.name not in {*SAID_ELSEWHERE, "seed", "dataset", "backbone", "word_vectors"}
-}
+FINGERPRINT, DATA_DIGEST = "dataset_fingerprint", "data_digest"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -175,7 +166,12 @@ def run_table(
     if not any(row.runs for row in results.rows):
         logger.info(f"There is no result in {results_dir} yet, so no table is written.")
         return
-    logger.info(write_table(table.title, results.rows, results_dir.parent / table.name, table.layout, table.remarks))
+    stem = results_dir.parent / table.name
+    if table.choices:
+        logger.info(write_rate_choice(results, table.choices, table.layout.curve, stem))
+        return
+    gains = gains_of(results, table.pairs, table.layout)
+    logger.info(write_table(table.title, results.rows, stem, table.layout, table.remarks, gains))
 
 
 def results_of(table: Table, seeds: list[int], results_dir: Path, skipped: dict[str, str] | None = None) -> DataSetResults:
@@ -238,7 +234,10 @@ def run_row(
         return read_result(table, row, seed, folder, dataset)
     command = [sys.executable, str(SCRIPTS / row.script), "--output_dir", str(folder), "--dataset", dataset]
     if row.has_recipe:
-        command += ["--config", str(table.recipes / f"{row.name}.yaml"), *(["--seed", str(seed)] if row.seeded else [])]
+        command += ["--config", str(_recipe_file(table, row, work_dir)), *(["--seed", str(seed)] if row.seeded else [])]
+    else:
+        for name, value in row.overrides.items():
+            command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     if row.backbone_package:
         command += ["--backbone", str(_backbone_folder(row.backbone_package))]
     if word_vectors is not None and row.has_recipe and not _reads_words_as_bert(table, row):
@@ -252,9 +251,17 @@ def run_row(
     return read_result(table, row, seed, folder, dataset)
 
 
+def _recipe_file(table: Table, row: Row, work_dir: Path) -> Path:
+    """The row's recipe, written anew where it differs from the file that it is made from."""
+    if not row.overrides:
+        return table.recipes / f"{row.recipe_name}.yaml"
+    file = work_dir / f"{row.name}.yaml"
+    file.write_text(yaml.safe_dump(row.recipe_in(table.recipes), sort_keys=False), encoding="utf-8")
+    return file
+
+
 def _reads_words_as_bert(table: Table, row: Row) -> bool:
-    recipe = yaml.safe_load((table.recipes / f"{row.name}.yaml").read_text(encoding="utf-8"))
-    return recipe.get("model_family", "bertxml") == "bertxml"
+    return row.recipe_in(table.recipes).get("model_family", "bertxml") == "bertxml"
 
 
 def _backbone_folder(package: str) -> Path | None:
@@ -278,50 +285,34 @@ def _results_of(row: Row, results_dir: Path) -> list[dict[str, Any]]:
 
 def _refuse_mixed_results(table: Table, results_dir: Path) -> None:
     """A mean over runs with different settings, or a comparison of rows on different data, would mean nothing."""
-    fingerprints = {}
+    everything: dict[str, dict[str, Any]] = {}
     for row in table.rows:
-        recipes = {
+        of_row = {
             _result_file(row, result["seed"], results_dir).name: result["recipe"] for result in _results_of(row, results_dir)
         }
-        for name, recipe in recipes.items() if row.has_recipe else ():
-            _refuse_changed_recipe(table.recipes / f"{row.name}.yaml", name, recipe)
-        _refuse_differences(recipes)
-        fingerprints |= {
-            name: {FINGERPRINT: recipe[FINGERPRINT]} for name, recipe in recipes.items() if FINGERPRINT in recipe
-        }
-    _refuse_differences(fingerprints)
+        for name, recipe in of_row.items() if row.has_recipe else ():
+            refuse_changed_recipe(row.recipe_in(table.recipes), f"{row.recipe_name}.yaml", name, recipe)
+        refuse_differences({name: _without(recipe, FINGERPRINT, DATA_DIGEST) for name, recipe in of_row.items()})
+        everything |= of_row
+    refuse_differences(_data_of(everything))
 
 
-def _refuse_changed_recipe(file: Path, name: str, used: dict[str, Any]) -> None:
-    """Refuse the result ``name`` if its recipe file says something else now."""
-    wanted = yaml.safe_load(file.read_text(encoding="utf-8"))
-    # The recipe of a result leaves out what has its default, and so may a recipe file. Some defaults are the family's.
-    of_family = dataclasses.asdict(ModelArguments(model_family=wanted.get("model_family", DEFAULTS["model_family"])))
-    defaults = {key: of_family.get(key, default) for key, default in DEFAULTS.items()}
-    changed = [
-        f"{key} was {used.get(key, default)!r}, is now {wanted.get(key, default)!r}"
-        for key, default in defaults.items()
-        if (key in wanted or key in used) and used.get(key, default) != wanted.get(key, default)
-    ]
-    if changed:
-        raise ValueError(
-            f"{name} was made with another recipe than {file.name}: {'; '.join(changed)}. Delete the result and its "
-            "model folder to run it anew, or restore the recipe."
-        )
+def _data_of(recipes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The digest of the data of each recipe that has one, or has the fingerprint of one that has.
+
+    A fingerprint is of the way the data were read as well, which a later version of the loader may call something else.
+    """
+    digests = {recipe.get(FINGERPRINT): recipe[DATA_DIGEST] for recipe in recipes.values() if DATA_DIGEST in recipe}
+    found = {
+        name: recipe.get(DATA_DIGEST) or digests.get(recipe[FINGERPRINT], recipe[FINGERPRINT])
+        for name, recipe in recipes.items()
+        if {FINGERPRINT, DATA_DIGEST} & recipe.keys()
+    }
+    return {name: {DATA_DIGEST: digest} for name, digest in found.items()}
 
 
-def _refuse_differences(recipes: dict[str, dict[str, Any]]) -> None:
-    """Refuse recipes, by the names of their result files, that differ in more than the seed."""
-    for (first, expected), (name, recipe) in itertools.pairwise(recipes.items()):
-        different = [
-            f"{key} is {expected.get(key)!r} in {first} and {recipe.get(key)!r} in {name}"
-            for key in sorted({*expected, *recipe} - {"seed"})
-            if recipe.get(key) != expected.get(key)
-        ]
-        if different:
-            raise ValueError(
-                f"Results of different recipes or data cannot be compared: {'; '.join(different)}. Delete the older, and its model folder."
-            )
+def _without(recipe: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in recipe.items() if name not in names}
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ __all__ = [
     "RowResults",
     "Spread",
     "TableLayout",
+    "mean_curve",
 ]
 
 SPLIT = "test"
@@ -116,10 +117,12 @@ class TableLayout:
     Attributes:
         metrics: Its columns, before those of the training.
         curve: The metric of its validation curves.
+        log_steps: Draw them against the logarithm of the steps, to show the first.
     """
 
     metrics: tuple[str, ...] = METRICS
     curve: str = CURVE_METRIC
+    log_steps: bool = False
 
 
 RANKINGS = TableLayout()
@@ -138,3 +141,10 @@ class Spread:
 
     def in_per_cent(self) -> "Spread":
         return Spread(100 * self.mean, None if self.sd is None else 100 * self.sd)
+
+
+def mean_curve(runs: Sequence[Mapping[str, Any]], metric: str = CURVE_METRIC) -> list[tuple[int, float]]:
+    """Step and mean per cent of the validation curves of some runs, at the steps that all of them have."""
+    curves = [{point["step"]: 100 * point[metric] for point in run["validation_curve"]} for run in runs]
+    steps = sorted(set.intersection(*(set(curve) for curve in curves)))
+    return [(step, statistics.fmean(curve[step] for curve in curves)) for step in steps]

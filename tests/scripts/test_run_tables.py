@@ -1,5 +1,6 @@
 """Runs of a table are done once each, their recipes are sound, and one really runs."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -13,15 +14,19 @@ import yaml
 import cornet_comparison
 import laco_comparison
 import run_tables
+from control_tables import CONTROL_TABLES
 from forked_python import run_python
 from hf_xmtc import BertXMLConfig
 from hf_xmtc.commands.families import family_named
 from hf_xmtc.commands.recipe_parsing import parse_recipe
+from pair_gains import gains_of
 from paper_values import paper_values
+from recipe_changes import refuse_changed_recipe
 from result_table import as_json, markdown
 from run_tables import missing_runs, run_row, run_table
 from table_layout import METRICS, TRAIN_KL, Line
-from tables import COMPARISONS, TABLES, Row, Table
+from table_rows import Row, Table
+from tables import COMPARISONS, TABLES
 
 RECIPES = sorted((run_tables.SCRIPTS / "recipes").rglob("*.yaml"))
 RESULTS = run_tables.SCRIPTS / "results"
@@ -185,9 +190,31 @@ def test_rows_on_different_data_are_refused(table, tmp_path):
     for row, fingerprint in zip(table.rows, ("one", "two"), strict=True):
         result = finished(row, 1, **(RECIPE if row.seeded else {}), dataset_fingerprint=fingerprint)
         run_tables.write_json(results / ("model-seed1.json" if row.seeded else "svm.json"), result)
-    with pytest.raises(ValueError, match="dataset_fingerprint is 'one' in svm.json and 'two' in model-seed1.json. Delete"):
+    with pytest.raises(ValueError, match="data_digest is 'one' in svm.json and 'two' in model-seed1.json. Delete"):
         run_table(table, ["svm", "model"], [1], results, tmp_path / "work")
     assert not (tmp_path / "toy.md").exists()
+
+
+@pytest.mark.parametrize(("digest", "is_refused"), [("same", False), ("other", True)])
+def test_the_same_data_that_were_read_by_another_version_are_the_same(digest, is_refused, table, tmp_path):
+    recipes = {
+        "svm": {"dataset_fingerprint": "old"},
+        "model-seed1": {**RECIPE, "dataset_fingerprint": "old", "data_digest": "same"},
+        # Written by a later version, which knows more settings.
+        "model-seed2": {
+            **RECIPE,
+            "dataset_fingerprint": "new",
+            "data_digest": digest,
+            "split_by": "hash",
+            "test_carved": False,
+        },
+    }
+    for name, recipe in recipes.items():
+        row = table.rows[name != "svm"]
+        run_tables.write_json(tmp_path / "results" / f"{name}.json", finished(row, int(name[-1] == "2") + 1, **recipe))
+    refused = pytest.raises(ValueError, match="data_digest is 'same' in model-seed1.json and 'other' in model-seed2.json")
+    with refused if is_refused else contextlib.nullcontext():
+        run_table(table, ["svm", "model"], [1, 2], tmp_path / "results", tmp_path / "work")
 
 
 def test_a_run_that_another_process_is_at_is_left_to_it(table, tmp_path, runs_done, caplog):
@@ -265,7 +292,9 @@ def test_recipes_are_understood(path, tmp_path):
     recipe = parse_recipe(arguments)
     found = {**recipe.to_dict(), "dataset": recipe.data.dataset}
     assert {name: found[name] for name in settings} == settings
-    run_tables._refuse_changed_recipe(path, "result.json", recipe.to_dict())  # what a run of it writes down is this recipe
+    refuse_changed_recipe(
+        settings, path.name, "result.json", recipe.to_dict()
+    )  # what a run of it writes down is this recipe
     assert "#" not in json.dumps(settings)  # a comment without a space before it would be part of its value
     config_class, _ = family_named(settings["model_family"])
     assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings.get(
@@ -310,21 +339,54 @@ def test_recipes_of_published_data_have_what_the_authors_code_has(path):
         assert not {"propensity_a", "propensity_b"} & set(settings)
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
-def test_every_neural_row_has_a_recipe_and_the_other_way_round(table):
-    names = {row.name for row in table.rows if row.has_recipe}
-    assert names == {path.stem for path in table.recipes.glob("*.yaml")}
+@pytest.mark.parametrize("recipes", sorted({table.recipes for table in TABLES.values()}), ids=lambda path: path.name)
+def test_every_neural_row_has_a_recipe_and_the_other_way_round(recipes):
+    rows = [row for table in TABLES.values() if table.recipes == recipes for row in table.rows]
+    assert {row.recipe_name for row in rows if row.has_recipe} == {path.stem for path in recipes.glob("*.yaml")}
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if (RESULTS / f"{name}.md").exists()])
+CHANGED = [(table, row) for table in TABLES.values() for row in table.rows if row.has_recipe and row.overrides]
+
+
+@pytest.mark.parametrize(("table", "row"), CHANGED, ids=lambda part: part.name)
+def test_changes_of_a_recipe_are_understood_and_are_what_a_run_writes_down(table, row, tmp_path):
+    file = run_tables._recipe_file(table, row, tmp_path)
+    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert settings == row.recipe_in(table.recipes)
+    arguments = ["--config", str(file), "--output_dir", str(tmp_path / "model"), "--dataset", "demo"]
+    recipe = parse_recipe(arguments + (["--backbone", "x"] if row.backbone_package else []))
+    recipe.check()
+    refuse_changed_recipe(settings, file.name, "result.json", recipe.to_dict())
+    config_class, _ = family_named(settings["model_family"])
+    assert config_class(num_labels=3, **recipe.model.config_settings()).cornet_num_blocks == settings.get(
+        "cornet_num_blocks", 0
+    )
+
+
+def test_rows_of_a_table_of_controls_are_all_different():
+    for table in {table.name: table for table, _ in CHANGED}.values():
+        recipes = [json.dumps(row.recipe_in(table.recipes), sort_keys=True) for row in table.rows if row.has_recipe]
+        assert len(set(recipes)) == len(recipes), table.name
+
+
+def test_pairs_of_controls_name_rows_of_a_table():
+    names = {row.name for table in CONTROL_TABLES.values() for row in table.rows}
+    assert {name for table in CONTROL_TABLES.values() for pair in table.pairs for name in pair} <= names
+
+
+PAGES = [name for name, table in TABLES.items() if (RESULTS / f"{name}.md").exists() and not table.choices]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_are_what_their_results_make(name):
     table = TABLES[name]
     run_tables._refuse_mixed_results(table, RESULTS / name)  # and their recipes are those of today
     found = run_tables.results_of(table, [1, 2, 3], RESULTS / name)
-    page = markdown(table.title, found.rows, f"{name}.png", table.layout, table.remarks)
+    gains = gains_of(found, table.pairs, table.layout)
+    page = markdown(table.title, found.rows, f"{name}.png", table.layout, table.remarks, gains)
     assert (RESULTS / f"{name}.md").read_text(encoding="utf-8") == page
     assert json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) == as_json(
-        table.title, found.rows, table.layout
+        table.title, found.rows, table.layout, gains
     )
 
 
