@@ -132,7 +132,8 @@ def plan(case: dict[str, Any]) -> str:
     gib = AMAZONCAT * case["size"] * 4 / 2**30
     sentences = [
         f"By scaling from the last row, all pairs of the {AMAZONCAT:,} training texts of AmazonCat-13K would take "
-        f"{case['exact_seconds'] * ratio * per_query:.1f} hours of one thread exactly, and {gib:.1f} GiB for the vectors."
+        f"{case['exact_seconds'] * ratio * per_query:.1f} hours of one thread exactly, and {gib:.1f} GiB for the vectors beside "
+        f"{case['exact_mib']} MiB for a block of them against others, whatever their number."
     ]
     if "faiss_seconds" in case:
         # There are 4 · √N lists, which every text is compared with, and as many are searched whatever N is.

@@ -34,7 +34,10 @@ def test_vectors_of_texts_have_length_one_and_find_each_other(tmp_path):
 def test_figures_of_many_texts_follow_from_those_of_fewer():
     # Exact: 4 times the texts and AMAZONCAT queries at 12 ms; lists take 4 ** 1.5 and their search 4 ** 0.5 times as long.
     sentences = plan(CASE)
-    assert f"{0.012 * AMAZONCAT / 3600:.1f} hours of one thread exactly, and 1.1 GiB" in sentences
+    assert (
+        f"{0.012 * AMAZONCAT / 3600:.1f} hours of one thread exactly, and 1.1 GiB for the vectors beside 100 MiB"
+        in sentences
+    )
     assert f"2.0 hours for its lists, {0.0006 * AMAZONCAT / 3600:.1f} for the search, and 2.3 GiB" in sentences
     table = markdown({"machine": {"processor": "some"}, "torch": "2", "cases": [CASE]})
     assert "| random | 296,559 | 1000 | 290 | 3.0 | 100 | 900.0 | 0.3 | 10.0 × | 300 | 90.0 % |" in table
