@@ -93,7 +93,7 @@ def markdown(results: dict[str, Any]) -> str:
         "# A teacher's cost",
         "",
         f"Processor time of one thread of a shared machine ({results['machine']['processor']}); torch {results['torch']}. TReaderXML of the default "
-        f"size with texts of at most {MAX_LENGTH} tokens, found by TF-IDF, over {results['num_texts']} test texts. Together: teacher, reading, and the "
+        f"size with texts of at most {MAX_LENGTH} tokens, found by TF-IDF, over {results['num_texts']} test texts. Index: of tokenized texts. Together: teacher, reading, and the "
         "best 5 of all labels.",
         "",
         "| data set | training texts | labels | index, s | index, MiB | texts at once | teacher, ms a text | together, ms a text |",
