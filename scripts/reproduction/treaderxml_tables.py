@@ -25,7 +25,6 @@ BASELINES = (
     Row("neighbors", "votes of neighbours alone (TF-IDF)", Line("tab:pink", "dashed"), seeded=False),
 )
 _SETTINGS = "All rows of TReaderXML have the settings of row 6; no row has a rate of its own. A teacher has the labels of the 10 nearest training texts and their parents."
-
 _BY_DATE = (
     "The splits are by date. Of the labels that training has, teachers of training documents know 60.4 %, those of validation 48.6 %. Near "
     "duplicates are not the reason (2.0 % of training documents have a neighbour of similarity 0.8 or more, and dropping such neighbours takes 0.4 "
@@ -34,7 +33,9 @@ _BY_DATE = (
 )
 _NO_VOTES = (
     "No weight leads from the vote for a label to that label's score. The model has to learn, for each label anew, what its description among the "
-    "teacher's vectors means, from about 15 documents a label here."
+    "teacher's vectors means. It can where labels have many documents: on validation after four epochs (one seed) row 6 has an nDCG@5 of 34.8 for "
+    "documents whose labels have 50 or more training documents (votes: 39.0), 12.7 for those of 12 to 49 (26.9) and 0.5 below (19.8). It reads its "
+    "teacher: 16.2 for all documents, 7.8 with the teacher of another one."
 )
 
 
