@@ -27,7 +27,7 @@ BASELINES = (
 _SETTINGS = "All rows of TReaderXML have the settings of row 6; no row has a rate of its own. A teacher has the labels of the 10 nearest training texts and their parents."
 _BY_DATE = (
     "The splits are by date. Of the labels that training has, teachers of training documents know 60.4 %, those of validation 48.6 %. Near "
-    "duplicates are not the reason (2.0 % of training documents have a neighbour of similarity 0.8 or more, and dropping such neighbours takes 0.4 "
+    "duplicates are not the reason (2.0 % of training documents have a neighbour of similarity 0.8 or more, and dropping such neighbours takes 0.2 "
     "points of the recall): training documents held out at random have teachers as good as the others', and the last 400 of training, searched "
     "among those before them, teachers as poor as validation's."
 )
