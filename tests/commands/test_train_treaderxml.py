@@ -9,6 +9,7 @@ from transformers import AutoTokenizer, pipeline
 
 from hf_xmtc import TReaderXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.commands.predict import main as predict
+from hf_xmtc.commands.teacher_building import check_teachers
 from hf_xmtc.hub.verify import check_model_folder
 from small_corpus import make_documents, write_corpus, write_split
 
@@ -83,7 +84,19 @@ def test_other_teachers_train(train, unchecked, tmp_path, trained, overrides):
     )
     recall = json.loads((tmp_path / "run" / "metrics.json").read_text())["train"]["teacher_recall"]
     assert (recall == 1) == ("gold" in overrides)
-    assert "gold" not in overrides or "percentage points more" in told  # so few documents may differ without a leak
+    assert "gold" not in overrides or "give labels away" in told  # so few documents may differ without a leak
+
+
+@pytest.mark.parametrize(
+    ("near_duplicates", "message"),
+    [(0.4, "40.0 % and 0.5 % of the documents. Near duplicates among the training texts"), (0.02, "are not the reason")],
+)
+def test_warning_says_if_near_duplicates_can_be_why_teachers_of_training_know_more(caplog, near_duplicates, message):
+    validation = {"teacher_recall": 0.4, "near_duplicates": 0.005}
+    check_teachers({"teacher_recall": 0.419, "near_duplicates": near_duplicates}, validation)
+    assert not caplog.text
+    check_teachers({"teacher_recall": 0.5, "near_duplicates": near_duplicates}, validation)
+    assert "10.0 percentage points more" in caplog.text and message in caplog.text
 
 
 def test_model_without_a_teacher_is_trained_and_holds_no_texts(train, unchecked, tmp_path, trained):

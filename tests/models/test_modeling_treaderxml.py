@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hf_xmtc import TReaderXMLConfig, TReaderXMLForXMTC
-from hf_xmtc.models.reading_layers import Reading, Sequence, TanhSelfAttention
+from hf_xmtc.models.reading_layers import Reading, Sequence, TanhSelfAttention, TeacherEmbedding
 from hf_xmtc.models.stored_documents import Assignments
 from hf_xmtc.models.teacher_knowledge import Teacher
 from models.families import LONG, SHORT, VARIANTS, make_batch
@@ -125,6 +125,17 @@ def test_vectors_of_a_teacher_are_means_of_words():
     words, found = model.get_input_embeddings().weight, model.teacher_embedding(TEACHER, model.embed)
     torch.testing.assert_close(found.states[0], torch.stack([words[[12, 6, 15]].mean(0), words[[13, 7, 16]].mean(0)]))
     assert found.read.tolist() == [[True, True], [True, False]]
+
+
+@torch.no_grad()
+def test_a_teacher_by_word_positions_has_the_numbers_computed_by_hand():
+    words = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0], [2.0, 0.0], [2.0, 1.0], [1.0, 2.0]])
+    sizes = {"embedding_size": 2, "num_attention_heads": 1, "num_labels": 4, "description_length": 2}
+    tokens = TeacherEmbedding(TReaderXMLConfig(teacher_form="position_mean", **sizes), word_size=2)
+    tokens.store([[0, 1], [2, 3], [], [4, 5]])  # descriptions of labels 0, 1 and 3
+    teacher = Teacher(torch.tensor([[0, 1, 3]]), torch.ones(1, 3), torch.tensor([[True, False, False]]))
+    states = tokens(teacher, lambda ids, mask: words[ids] * mask[..., None]).states
+    assert states.tolist() == [[[1.0, 1.0], [1.0, 1.0]]]
 
 
 @pytest.mark.parametrize(("row", "layers"), [(0, 1), (1, 1), (2, 3), (3, 3), (4, 5), (5, 5), (6, 5)])

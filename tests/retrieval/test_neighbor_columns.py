@@ -1,5 +1,6 @@
 """Nearest training texts as columns: exact search in blocks, who is nobody's neighbour, and what the teachers know."""
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset, DatasetDict
@@ -7,7 +8,9 @@ from datasets import Dataset, DatasetDict
 import hf_xmtc.retrieval.neighbor_columns as columns_module
 import hf_xmtc.retrieval.neighbor_search as search_module
 from hf_xmtc import TReaderXMLConfig, TReaderXMLForXMTC
+from hf_xmtc.commands.teacher_building import EXPECTED_GAP
 from hf_xmtc.data.collator import NEIGHBORS, SIMILARITIES
+from hf_xmtc.data.sources import DEMO_FOLDER
 from hf_xmtc.models.label_names import LabelNames
 from hf_xmtc.models.text_index import DocumentVectors, VectorIndex
 from hf_xmtc.retrieval.neighbor_columns import add_neighbors, teacher_report
@@ -81,8 +84,29 @@ def test_report_counts_labels_of_teachers_and_votes():
     report = teacher_report(rows["validation"], knowledge, num_labels=4)
     # The first text's teacher is {a, b, d, top}: it has b, and not label 7, which is unknown; the second one's is {c}.
     assert report["teacher_recall"] == pytest.approx((1 / 2 + 1) / 2) and report["teacher_size"] == (4 + 1) / 2
+    assert report["near_duplicates"] == 1 / 2  # the first text is in training too
     assert report["neighbors_P@1"] == pytest.approx(1 / 2)  # a and b have equal votes
     assert teacher_report(rows["validation"], knowledge, num_labels=4, ignore_unseen=True)["teacher_recall"] == 1
+
+
+def test_real_training_texts_find_as_many_of_their_labels_as_others():
+    def as_numbers(rows: list[list[str]], numbers: dict[str, int]) -> list[list[int]]:
+        return [[numbers.setdefault(item, len(numbers)) for item in row] for row in rows]
+
+    words, labels, splits = {}, {}, {}
+    for split in ("train", "validation"):
+        table = pq.read_table(DEMO_FOLDER / f"{split}.parquet")
+        table = table.take(list(range(0, table.num_rows, 3)))
+        texts = [text.lower().split() for text in table["text"].to_pylist()]
+        columns = {"input_ids": as_numbers(texts, words), "labels": as_numbers(table["labels"].to_pylist(), labels)}
+        splits[split] = Dataset.from_dict(columns)
+    model = TReaderXMLForXMTC(
+        TReaderXMLConfig(num_labels=len(labels), vocab_size=len(words), embedding_size=4, num_neighbors=10, parents="none")
+    )
+    store_teacher(model, splits["train"], LabelNames(list(labels)), [[0]] * len(labels), lambda texts: [], [])
+    rows = add_neighbors(DatasetDict(splits), model.teacher, lambda texts: vectors_of_texts(model.teacher, texts))
+    recalls = [teacher_report(rows[split], model.teacher, len(labels))["teacher_recall"] for split in rows]
+    assert 0.6 < recalls[1] < 0.9 and 100 * abs(recalls[0] - recalls[1]) < EXPECTED_GAP
 
 
 def test_controls_give_the_neighbours_of_others_and_the_own_row():

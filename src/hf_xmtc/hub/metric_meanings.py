@@ -29,6 +29,7 @@ MEANINGS = {
     "with 1e-6); no percentage, lower is better",
     "candidate_recall": "share of a document's labels among its candidates, the most that the model can find",
     "teacher_recall": "share of a document's labels among those of its neighbours in training and their parents",
+    "near_duplicates": "share of documents with a neighbour in training of similarity 0.8 or more",
     "teacher_size": "labels and parents that a document's neighbours give it, on average; no percentage",
 }
 NOT_PER_CENT = ("label_dependency_kl", "teacher_size")

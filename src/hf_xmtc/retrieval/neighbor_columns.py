@@ -21,7 +21,7 @@ from .candidate_columns import REPORTED
 from .candidate_recall import candidate_recall
 from .neighbor_search import faiss_lists, search_neighbors, searches_approximately
 
-__all__ = ["STORED_NEIGHBORS", "add_neighbors", "teacher_report"]
+__all__ = ["NEAR_DUPLICATE", "STORED_NEIGHBORS", "add_neighbors", "teacher_report"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 _VERSION = 1
 # Neighbours in the columns; how many of them teach is chosen when the model runs.
 STORED_NEIGHBORS = 20
+# Similarity from which a neighbour counts as nearly the same text.
+NEAR_DUPLICATE = 0.8
 _BATCH, _SEARCHED = 1_000, 10_000
 
 
@@ -152,13 +154,14 @@ def teacher_report(
 
     Returns:
         ``teacher_recall``: share of a document's labels in its teacher; ``teacher_size``: labels and parents of a teacher, on average;
-        and the metrics of the neighbours' votes (``neighbors_nDCG@5`` …), which a model has to exceed. Empty where no document has labels.
+        ``near_duplicates``: share of the documents with a neighbour of similarity `NEAR_DUPLICATE` or more; and the metrics of the neighbours' votes (``neighbors_nDCG@5`` …), which a model has to exceed. Empty where no document has labels.
     """
     labels = rows["labels"][:]
     if not any(labels):
         return {}
-    teachers, votes, num_ranked = [], [], 5 + most_filtered(rows)
+    teachers, votes, nearest, num_ranked = [], [], [], 5 + most_filtered(rows)
     for batch in rows.select_columns([NEIGHBORS, SIMILARITIES]).with_format(None).iter(_BATCH):
+        nearest += [max(similarities, default=0.0) for similarities in batch[SIMILARITIES]]
         found = (_padded(batch[NEIGHBORS], -100, torch.long), _padded(batch[SIMILARITIES], 0.0, torch.float32))
         found = [part.to(knowledge.node_ids.device) for part in found]
         teachers.append(knowledge.teacher_from(*found).node_ids.cpu().numpy())
@@ -170,6 +173,7 @@ def teacher_report(
         # Parents that are no labels have ids that labels of evaluation data may have too.
         "teacher_recall": candidate_recall(np.where(node_ids < num_labels, node_ids, -100), labels, unseen),
         "teacher_size": float((node_ids >= 0).sum(axis=1).mean()),
+        "near_duplicates": float((np.array(nearest) >= NEAR_DUPLICATE).mean()),
         **{f"neighbors_{name}": metrics[name] for name in REPORTED},
     }
 
