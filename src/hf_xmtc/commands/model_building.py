@@ -191,8 +191,7 @@ def _report_labels(recipe: Recipe, info: LabelInfo) -> None:
     if start.has_tuned_fields:
         log_once(
             recipe.training,
-            "What was tuned on the model's old data, thresholds or the weight of retrieval, is not taken over; --tune_threshold and "
-            "--tune_retrieval_weight tune it anew.",
+            "The thresholds that were tuned on the model's old data are not taken over; --tune_threshold tunes new ones.",
         )
 
 
