@@ -48,7 +48,7 @@ def notes_on(rows: Sequence[RowResults]) -> list[str]:
             most = row.runs[0]["metrics"][SPLIT].get(CANDIDATES)  # over a label tree their number is not fixed
             notes.append(
                 f"{row.title}: the {'' if most is None else f'{most} '}candidates of a document hold {100 * statistics.fmean(recalls):.2f} % of its labels, which is the "
-                "most that their model can find; labels that training never saw are among the rest."
+                "most that their model can find; labels that training never saw are among the rest." + _note_on_shares(row)
             )
     if differences := [run["train"][GRADIENTS] for run in runs if GRADIENTS in run["train"]]:
         notes.append(
@@ -117,6 +117,11 @@ def _limit(recipe: Mapping[str, Any]) -> str:
     if recipe.get("tune_threshold", "none") != "none":
         return "a score above a threshold that was tuned on validation"
     return f"a score above {read_overrides(recipe.get('config_overrides')).get('decision_threshold', 0.5)}"
+
+
+def _note_on_shares(row: RowResults) -> str:
+    shares = _distinct(row.runs, "train", "retrieval_weight")
+    return f" Votes count in the scores by a share of {shares}, chosen on validation." if shares else ""
 
 
 def _by_value(rows: Sequence[RowResults], setting: str) -> str:

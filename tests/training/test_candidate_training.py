@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from interrupted_runs import EIGHT, EVERY_THREE_STEPS, InterruptAt, Interrupted, largest_difference
+from sklearn.linear_model import LogisticRegression
 
 from hf_xmtc import LACOConfig, LACOForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.data import label_info_of, tokenize_dataset
-from hf_xmtc.data.collator import CANDIDATES
+from hf_xmtc.data.collator import CANDIDATES, VOTES
 from hf_xmtc.tokenization import train_word_tokenizer
+from hf_xmtc.training import initialize_votes
+from models.tiny_laco import build
 
 
 @pytest.fixture
@@ -38,6 +42,41 @@ def candidate_trainer(corpus, tmp_path):
         return XMTCTrainer(model, args, *splits, processing_class=tokenizer, callbacks=callbacks)
 
     return make
+
+
+def test_in_training_the_model_gets_its_generators_candidates_and_votes_as_they_are(candidate_trainer):
+    trainer = candidate_trainer()
+    rows = trainer.train_dataset
+    votes = np.random.default_rng(1).random((len(rows), 3)).astype(np.float32).tolist()
+    trainer.train_dataset = rows.add_column(VOTES, votes)
+    seen = []
+
+    def look(module, args, inputs):
+        if module.training:
+            seen.extend(zip(inputs[CANDIDATES].tolist(), inputs[VOTES].tolist(), strict=True))
+
+    trainer.model.register_forward_pre_hook(look, with_kwargs=True)
+    trainer.train()
+    assert all(pair in list(zip(rows[CANDIDATES][:], votes, strict=True)) for pair in seen) and len(seen) >= len(rows)
+    assert trainer.model.vote_scale != 1
+
+
+def test_votes_start_as_a_logistic_regression_on_them_would_have_it():
+    model = build(num_labels=50, num_candidates=6)
+    rng = np.random.default_rng(0)
+    votes = rng.random((400, 6)).astype(np.float32) ** 3
+    right = rng.random(votes.shape) < 1 / (1 + np.exp(-2.5 * np.log(votes + 1e-4) - 1))
+    ids = rng.random((400, 50)).argsort(axis=1)[:, :6]
+    labels = [row[chosen].tolist() for row, chosen in zip(ids, right, strict=True)]
+    initialize_votes(model, Dataset.from_dict({CANDIDATES: ids.tolist(), VOTES: votes.tolist(), "labels": labels}))
+    expected = LogisticRegression(C=1e6).fit(np.log(votes.reshape(-1, 1) + 1e-4), right.ravel())
+    assert model.vote_scale.item() == pytest.approx(expected.coef_.item(), rel=1e-3)
+    assert model.label_head.label_bias.tolist() == pytest.approx([expected.intercept_.item()] * 50, rel=1e-3)
+    # Votes for the wrong labels alone would turn the generator's ranking round.
+    other = build(num_labels=50, num_candidates=6)
+    wrong = [row[~chosen].tolist() for row, chosen in zip(ids, right, strict=True)]
+    initialize_votes(other, Dataset.from_dict({CANDIDATES: ids.tolist(), VOTES: votes.tolist(), "labels": wrong}))
+    assert other.vote_scale == 1 and not other.label_head.label_bias.any()
 
 
 def test_in_evaluation_the_model_gets_the_columns_candidates_and_no_positives_beside(candidate_trainer):

@@ -216,7 +216,8 @@ def initialize_labels(
     start = chosen.label_embedding_start
     if start is not None or (reads_labels(chosen.model_family) and model.config.joint_embedding):
         initialize_label_embedding(model, tokenizer, start or "text", label_ids=label_ids)
-    if chosen.label_bias_from_frequency and model.is_trained_by_gradient:
+    # How frequent a label is, is not how likely it is among candidates, which their votes say.
+    if chosen.label_bias_from_frequency and model.is_trained_by_gradient and not chosen.num_candidates:
         initialize_label_bias(model, label_counts(train, info.num_labels), len(train), label_ids=label_ids)
 
 

@@ -12,7 +12,7 @@ from transformers.training_args import ParallelMode
 
 from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, summarize_statistics, tokenize_dataset
 from hf_xmtc.hub import push_folder
-from hf_xmtc.training import XMTCTrainer
+from hf_xmtc.training import XMTCTrainer, initialize_votes
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
 
@@ -108,6 +108,8 @@ class TrainingRun:
         transformers.set_seed(args.seed)
         model = build_model(self.recipe, self.info, self.tokenizer)
         initialize_labels(self.recipe, model, self.tokenizer, self.data["train"], self.info)
+        if self.generator is not None and self.recipe.model.start is None:
+            initialize_votes(model, self.tokenized["train"])
         if getattr(model, "teacher", None) is not None:
             self.tokenized, self._candidate_metrics = give_teacher(model, self.tokenized, self.tokenizer, self.info, args)
         self.trainer = self.trainer_class(

@@ -186,16 +186,17 @@ class NeighborsForXMTC(GrowingModel, GradientFreeModel):
             top_k: Return scores and ids of the best labels instead of logits of all.
             return_dict: False for a tuple.
         """
-        hidden = self.encode(input_ids, attention_mask, token_type_ids)
         if self.leaves_own_out:
             mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
             digests = digests_of([ids[read].tolist() for ids, read in zip(input_ids, mask, strict=True)]).to(self.device)
+            # What is held need not be encoded again.
+            hidden = self.label_head.stored_vectors(digests) or self.encode(input_ids, attention_mask, token_type_ids)
             scores = self.label_head.scores_without_own(hidden, digests)
             output = XMTCOutput(
                 **dict(zip(("top_scores", "top_labels"), exact_topk(scores, top_k or self.config.num_labels), strict=True))
             )
         else:
-            output = self.compute_output(hidden, labels, top_k)
+            output = self.compute_output(self.encode(input_ids, attention_mask, token_type_ids), labels, top_k)
         return output if return_dict is not False else output.to_tuple()
 
     @classmethod

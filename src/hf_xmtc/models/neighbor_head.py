@@ -188,6 +188,13 @@ class NeighborHead(ScoreHead):
     def scores(self, hidden: WordValues | DocumentVectors) -> Tensor:
         return self.mix(self.neighbors(hidden), self.label_similarities(hidden))
 
+    def stored_vectors(self, digests: Tensor) -> DocumentVectors | None:
+        """Vectors of documents by their digests, (B,); None where one of them is not held, or words are instead of vectors."""
+        if isinstance(self.documents, WordIndex) or not len(self.digests):
+            return None
+        same = digests[:, None] == self.digests
+        return DocumentVectors(self.documents.values[same.int().argmax(dim=1)]) if bool(same.any(dim=1).all()) else None
+
     def scores_without_own(self, hidden: WordValues | DocumentVectors, digests: Tensor) -> Tensor:
         """Scores of training documents as if the head did not hold them, (B, L): they neither vote nor count in centroids.
 
