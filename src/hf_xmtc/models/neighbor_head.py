@@ -201,8 +201,11 @@ class NeighborHead(ScoreHead):
         Args:
             hidden: The documents.
             digests: Their digests, (B,); those that are not held have the scores that they always have.
+
+        Raises:
+            ValueError: If an older version has stored the documents, without digests.
         """
-        texts, rows = (digests[:, None] == self.digests).nonzero(as_tuple=True)
+        texts, rows = (digests[:, None] == self.stored_documents.digests).nonzero(as_tuple=True)
         similarities = self.documents.similarities(hidden).clamp(min=0)
         similarities[texts, rows] = 0
         similarities, nearest = exact_topk(similarities, self.config.num_neighbors)
