@@ -145,7 +145,7 @@ def test_every_package_that_is_imported_is_a_declared_dependency():
     assert {"torch", "pyarrow", "pyyaml"} <= imported
     assert imported - base - train - tree - skos == set()
     for_training = {
-        PACKAGE / "retrieval" / f"{name}.py" for name in ("candidate_columns", "neighbor_columns", "score_mixing")
+        PACKAGE / "retrieval" / f"{name}.py" for name in ("candidate_columns", "neighbor_columns")
     }  # of data sets
     assert _third_party_imports(of_retrieval - for_training) - base - retrieval == set()
     assert _third_party_imports(of_retrieval) - base - train - retrieval == set()

@@ -57,7 +57,7 @@ def make_model(folder: Path) -> None:
     documents, names = make_documents(60, seed=3), list(WORDS)
     torch.manual_seed(0)
     texts = [text for text, _ in documents]
-    save_small_laco(folder, texts, names, num_candidates=4, retrieval_weight=0.5)
+    save_small_laco(folder, texts, names, num_candidates=4)
     save_generator(folder, texts, [[names.index(label) for label in labels] for _, labels in documents], len(names))
 
 

@@ -240,6 +240,8 @@ def run_row(
             command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     if row.backbone_package:
         command += ["--backbone", str(_backbone_folder(row.backbone_package))]
+    if row.candidates_from:
+        command += ["--candidates_from", str(work_dir / row.candidates_from)]
     if word_vectors is not None and row.has_recipe and not _reads_words_as_bert(table, row):
         command += ["--word_vectors", str(word_vectors)]
     ended = subprocess.run(command, check=False)

@@ -35,6 +35,7 @@ class Row:
         backbone_package: PyPI package whose folder ``model`` is the pretrained encoder; the row is skipped without it.
         parts: Names of the rows whose models an ensemble combines, each of the same seed where it has seeds.
         method: How it combines them, as ``hf-xmtc ensemble --method`` takes it.
+        candidates_from: Name of the row whose model finds the candidates, as ``hf-xmtc train --candidates_from`` takes it; one without seeds.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Row:
     backbone_package: str | None = None
     parts: tuple[str, ...] = ()
     method: str = "tuned"
+    candidates_from: str | None = None
 
     @property
     def has_recipe(self) -> bool:

@@ -161,21 +161,6 @@ def test_a_metric_that_will_not_be_measured_is_refused_before_training(settings,
     parse_recipe(["--metric_for_best_model", "micro_f1", "--load_best_model_at_end", "false"]).check()
 
 
-@pytest.mark.parametrize("option", [["--num_random_candidates", "50"], ["--positive_injection_ratio", "0.1"]])
-def test_options_for_candidates_are_refused_where_there_are_none(option):
-    with pytest.raises(ValueError, match=f"{option[0][2:]}={option[1]} with num_candidates=0: the model scores all labels"):
-        parse_recipe(["--model_family", "laco", *option]).check()
-    parse_recipe(["--model_family", "laco", "--config_overrides", "num_candidates=3", *option]).check()
-
-
-def test_sets_of_scores_in_which_votes_count_need_a_threshold():
-    overrides = "num_candidates=3,retrieval_weight=0.5"
-    settings = ["--model_family", "laco", "--set_metrics", "--config_overrides"]
-    with pytest.raises(ValueError, match="retrieval_weight=0.5 with set_metrics=True: .* Add --tune_threshold global"):
-        parse_recipe([*settings, overrides]).check()
-    parse_recipe([*settings, f"{overrides},decision_threshold=0.1"]).check()
-
-
 def test_families_without_thresholds_have_none_to_tune():
     with pytest.raises(
         ValueError, match="tune_threshold='global' with has_thresholds=False: the predicted set of SeqTagForXMTC has no"
@@ -361,17 +346,17 @@ def test_the_recipe_json_of_a_model_folder_is_a_recipe(tmp_path):
     assert parse_recipe(["--config", str(tmp_path / "recipe.json")]).training.learning_rate == 0.01
 
 
-def test_former_names_of_settings_in_a_published_recipe_are_read(tmp_path):
+def test_settings_of_candidates_that_are_gone_are_refused_in_a_published_recipe(tmp_path):
     recorded = {"dataset": "demo", "injection_share": 0.4, "tune_generator_share": True}
     (tmp_path / "recipe.json").write_text(json.dumps(recorded))
-    training = parse_recipe(["--config", str(tmp_path / "recipe.json")]).training
-    assert (training.positive_injection_ratio, training.tune_retrieval_weight) == (0.4, True)
+    with pytest.raises(ValueError, match="names injection_share, tune_generator_share, which is gone: .* Leave it out"):
+        parse_recipe(["--config", str(tmp_path / "recipe.json")])
 
 
 def test_former_fields_in_the_config_overrides_of_a_published_recipe_are_read(tmp_path):
-    recipe, overrides = tmp_path / "recipe.json", {"num_candidates": 8, "generator_share": 0.3, "auxiliary_units": 1}
+    recipe, overrides = tmp_path / "recipe.json", {"num_candidates": 8, "label_term": False, "auxiliary_units": 1}
     recipe.write_text(json.dumps({"dataset": "demo", "model_family": "laco", "config_overrides": overrides}))
-    assert parse_recipe(["--config", str(recipe)]).model.config_settings()["retrieval_weight"] == 0.3
+    assert parse_recipe(["--config", str(recipe)]).model.config_settings()["num_candidates"] == 8
     recipe.write_text(json.dumps({"dataset": "demo", "model_family": "laco", "config_overrides": {"auxiliary_units": 2}}))
     with pytest.raises(ValueError, match="auxiliary_units=2, but this setting was removed"):
         parse_recipe(["--config", str(recipe)])

@@ -286,11 +286,11 @@ def test_a_model_of_candidates_goes_on_with_a_generator_of_the_new_data(train, u
         "cornet_context_size": None,
         "config_overrides": json.dumps(overrides),
     }
-    train(tmp_path / "old", **first, max_steps=2, tune_retrieval_weight=True)
+    train(tmp_path / "old", **first, max_steps=2)
     told = train(tmp_path / "run", model=tmp_path / "old", dataset=new_data, **OWN, **NO_STEP)
     assert "4 of its 6 labels are kept" in told
     before, found = (scores_of(tmp_path / name, KEPT, candidates=KEPT) for name in ("old", "run"))
     torch.testing.assert_close(found, before, atol=1e-6, rtol=0)
     model = AutoModel.from_pretrained(tmp_path / "run")
-    assert model.config.retrieval_weight == 0 and model.config.num_candidates == 3
+    assert model.config.num_candidates == 3
     assert json_of(tmp_path / "run" / "candidates" / "candidates.json")["labels_digest"] == model.config.labels_digest

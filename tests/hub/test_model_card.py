@@ -248,12 +248,10 @@ def test_every_family_is_cited():
         ("laco", {"tune_threshold": "per_label"}, ["a threshold of their own"], ["0.305"]),
         ("laco", {"set_metrics": True}, ["score above 0.305."], ["rather trust the test split"]),
         ("seqtag", {}, ["best sequence of yes and no over all labels", "a chain over all labels"], ["independent sigmoids"]),
-        ("laco", {"tune_retrieval_weight": True}, ["are no probabilities", "rather trust"], ["independent sigmoids"]),
     ],
 )
 def test_the_card_says_how_sets_are_made_and_what_scores_are(facts, family, recipe, said, not_said):
-    share = 0.65 if recipe.get("tune_retrieval_weight") else 0.0
-    facts["label_info"] |= {"decision_threshold": 0.305, "retrieval_weight": share}
+    facts["label_info"] |= {"decision_threshold": 0.305}
     text = build_model_card(**{**facts, "model_family": family, "recipe": recipe}).text
     assert [part for part in said if part not in text] == [] and [part for part in not_said if part in text] == []
 

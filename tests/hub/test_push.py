@@ -104,7 +104,7 @@ def test_a_model_of_candidates_brings_its_generator_along(hub, run_client, push,
     texts = ["edit a plain text file", "play music and sound files", "a library of sound filters", "show a picture"]
     tokenizer = train_word_tokenizer(texts, num_cls_tokens=1, max_length=32)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    settings = {"num_candidates": 3, "retrieval_weight": 0.5, "backbone_config": sizes}
+    settings = {"num_candidates": 3, "backbone_config": sizes}
     model = LACOForXMTC(LACOConfig.for_tokenizer(tokenizer, label_names=labels, **settings)).eval()
     if kind == "index":
         generator = CandidateGenerator.fit(texts, [[0, 4], [2, 3], [1], [3]], 5, min_document_frequency=1)

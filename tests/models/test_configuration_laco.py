@@ -119,19 +119,13 @@ def test_a_threshold_of_seqtag_in_its_config_is_refused():
         SeqTagConfig(num_labels=3, decision_threshold=0.1)
 
 
-def test_a_published_file_with_a_former_name_of_a_setting_opens(tmp_path, caplog):
-    LACOConfig(
-        num_labels=6, num_candidates=3, retrieval_weight=0.6, cornet_num_blocks=0, cross_attention_kernel=(11, 1)
-    ).save_pretrained(tmp_path)
+@pytest.mark.parametrize("former", ["generator_share", "retrieval_weight", "label_term"])
+def test_files_of_models_whose_scores_mixed_votes_in_afterwards_are_refused(former, tmp_path):
+    LACOConfig(num_labels=6, num_candidates=3, cornet_num_blocks=0).save_pretrained(tmp_path)
     file = tmp_path / "config.json"
-    file.write_text(file.read_text().replace("retrieval_weight", "generator_share"))
-    with caplog.at_level("WARNING"):
-        config = LACOConfig.from_pretrained(tmp_path)
-    assert config.retrieval_weight == 0.6
-    assert "generator_share is now called retrieval_weight" in caplog.text
-    assert "generator_share" not in config.to_json_string()
-
-
-def test_a_former_name_is_read_as_an_argument_too(caplog):
-    config = LACOConfig(num_labels=6, num_candidates=3, generator_share=0.6)
-    assert config.retrieval_weight == 0.6 and "generator_share is now called retrieval_weight" in caplog.text
+    settings = json.loads(file.read_text())
+    file.write_text(json.dumps({**settings, former: 0.6 if former != "label_term" else True}))
+    with pytest.raises(ValueError, match=f"{former}=.*, but this setting was removed .* Train the model anew"):
+        LACOConfig.from_pretrained(tmp_path)
+    file.write_text(json.dumps({**settings, former: 0.0 if former != "label_term" else False}))
+    assert LACOConfig.from_pretrained(tmp_path).num_candidates == 3

@@ -187,8 +187,8 @@ def test_what_config_json_leaves_out_never_changes(tmp_path):
 WORDS = {"embedding_initializer_range": 0.1, "freeze_embeddings": False}
 JOINT = {"loss_reduction": "mean", "joint_embedding": True, "label_positions": "shared", "joint_attention": "full"}
 JOINT |= {"classifier_dropout": 0.1, "cls_token_id": None, "sep_token_id": None}
-LACO = {"cross_attention": True, "classifier_token": "pooler", "num_candidates": 0, "label_term": False}
-LACO |= {"retrieval_weight": 0.0, "auxiliary_task": "none", "plcp_weight": 2.0, "clcp_weight": 10.0}
+LACO = {"cross_attention": True, "classifier_token": "pooler", "num_candidates": 0}
+LACO |= {"auxiliary_task": "none", "plcp_weight": 2.0, "clcp_weight": 10.0}
 ATTENTIONXML = {"embedding_initializer_range": 0.577, "label_bias": False, "label_memory_mib": 512.0}
 XMLCNN = {"embedding_dropout": 0.0, "classifier_dropout": 0.5, "pooling": "document", "padded_length": None}
 RECURRENT = {"embedding_dropout": 0.2, "hidden_dropout_prob": 0.5}

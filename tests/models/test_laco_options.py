@@ -10,7 +10,7 @@ from hf_xmtc.models.label_losses import mark_positives
 from hf_xmtc.models.laco_cooccurrence import RANDOM_NUMBERS, ConditionalHead, PairHead, clcp_loss
 from hf_xmtc.models.modeling_xmtc import XMTCOutput
 from models.families import make_batch
-from models.tiny_laco import BACKBONE, BATCH, build
+from models.tiny_laco import BACKBONE, BATCH, build, candidate_model
 
 
 def test_a_label_at_the_threshold_is_not_in_the_set():
@@ -127,7 +127,7 @@ def test_a_candidate_given_twice_is_refused():
 
 @torch.no_grad()
 def test_what_a_model_of_candidates_says_about_labels_is_asked_with_candidates():
-    model = build(num_labels=50, num_candidates=6, auxiliary_task="both", label_term=True)
+    model = candidate_model(auxiliary_task="both")
     batch = make_batch(model, BATCH)
     inputs, ids = (batch["input_ids"], batch["attention_mask"]), torch.tensor([[3, 40, 7, 12], [9, 1, 30, 44]])
     states = model.read_jointly(*inputs, candidate_ids=ids).labels

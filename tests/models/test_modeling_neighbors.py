@@ -198,3 +198,36 @@ def test_sizes_of_a_damaged_config_are_refused(of_words, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**saved, "num_documents": "many"}))
     with pytest.raises(ValueError, match="num_documents='many', but NeighborsConfig takes"):
         type(of_words).from_pretrained(tmp_path)
+
+
+@torch.no_grad()
+def test_a_document_that_leaves_itself_out_is_ranked_as_if_it_were_not_held(model):
+    model.config.label_text_weight, centroids = 0.2, model.label_head.centroids is not None
+    if centroids:
+        model.config.label_centroid_weight = 0.3
+    documents, labels = [LONG, SHORT, LONG[::-1], SHORT[:2] + LONG[:2]], [[0, 1], [1, 4], [0], [2]]
+    names = [[word] for word in LONG[:NUM_LABELS]]
+    for row, document in enumerate(documents):
+        others = [place for place in range(4) if place != row]
+        model.store([documents[place] for place in others], [labels[place] for place in others], names)
+        batch = make_batch(model, [document])
+        expected = model(**batch, top_k=NUM_LABELS)
+        model.store(documents, labels, names)
+        model.leaves_own_out = True
+        output = model(**batch, top_k=NUM_LABELS)
+        by_id = [found.top_scores.gather(1, found.top_labels.argsort(dim=1)) for found in (output, expected)]
+        torch.testing.assert_close(*by_id, rtol=0, atol=1e-5)
+        model.leaves_own_out = False
+        assert (model(**batch, top_k=NUM_LABELS).top_scores - output.top_scores).abs().max() > 0.05
+    model.label_head.digests.zero_()  # as older versions stored them
+    model.leaves_own_out = True
+    with pytest.raises(ValueError, match="stored by an older version, without digests"):
+        model(**batch, top_k=3)
+    model.leaves_own_out = False
+    model.store(documents, labels, names)
+    new = make_batch(model, [LONG[:3]])  # a text that is not held
+    expected = model(**new, top_k=3)
+    model.leaves_own_out = True
+    output = model(**new, top_k=3)
+    assert torch.equal(output.top_labels, expected.top_labels)
+    torch.testing.assert_close(output.top_scores, expected.top_scores, rtol=0, atol=1e-5)

@@ -46,5 +46,9 @@ def build(seed: int = 0, reproduction: bool = False, **settings) -> LACOForXMTC:
 
 
 def candidate_model(**settings) -> LACOForXMTC:
-    """50 labels, of which each document has six candidates."""
-    return build(num_labels=50, num_candidates=6, label_term=True, **settings)
+    """50 labels, of which each document has six candidates; not at its start, where votes alone count."""
+    model = build(num_labels=50, num_candidates=6, **settings)
+    with torch.no_grad():
+        for layer in (model.label_head.output, model.label_term.output):
+            layer.weight.normal_(std=0.5)
+    return model

@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from forked_python import run_python
-from hf_xmtc import LabelNames, XMTCPipeline
+from hf_xmtc import LabelNames, NeighborsConfig, NeighborsForXMTC, XMTCPipeline, train_word_tokenizer
 from hf_xmtc.retrieval import ModelCandidates, open_generator
 from small_ensemble import OTHER_TEXTS, save_small_cnn, small_ensemble
 from small_laco import save_generator, save_small_laco
@@ -145,3 +145,29 @@ def test_a_bare_install_finds_candidates_by_a_model_and_names_what_an_index_need
     ids, refusal = done.stdout.splitlines()[-2:]
     assert json.loads(ids) == open_generator(tmp_path / "model").candidates(TEXTS, 3)[0].tolist()
     assert "pip install 'hf_xmtc[retrieval]'" in refusal
+
+
+def save_neighbors(folder: Path, texts: list[str], label_ids: list[list[int]]) -> Path:
+    tokenizer = train_word_tokenizer(texts, max_length=16, min_document_frequency=1)
+    config = NeighborsConfig(vocab_size=len(tokenizer), label_names=LABELS, pad_token_id=tokenizer.pad_token_id)
+    model = NeighborsForXMTC(config)
+    model.store(tokenizer(texts)["input_ids"], label_ids, tokenizer(LABELS)["input_ids"])
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_training_texts_do_not_vote_for_their_own_candidates(tmp_path):
+    texts, label_ids = ["play music", "play a library", "music of sound", "text in a file"], [[0], [2], [1], [4]]
+    folder = save_neighbors(tmp_path / "neighbors", texts, label_ids)
+    both = small_ensemble({"one": folder, "two": folder}, method="mean_score")
+    for model, tokenizer in (opened(folder), (both, both.tokenizers[0])):
+        generator = ModelCandidates(model, tokenizer, LabelNames(LABELS))
+        assert not generator.has_learnt_by_heart
+        assert generator.candidates(texts, 5)[0][:, 0].tolist() == [0, 2, 1, 4]
+        ids, votes = generator.candidates(texts, 5, training_rows=range(4))
+        # "play music" is as near to "play a library" as to "music of sound", and nothing is near to the last text.
+        votes_of_first = dict(zip(ids[0].tolist(), votes[0].tolist(), strict=True))
+        assert votes_of_first[0] < 0.01 < min(votes_of_first[1], votes_of_first[2])
+        assert dict(zip(ids[3].tolist(), votes[3].tolist(), strict=True))[4] < 0.2  # by its name alone
+        assert generator.candidates(texts, 5)[0][:, 0].tolist() == [0, 2, 1, 4]

@@ -61,14 +61,18 @@ def find_candidates(
     tokenized, report = add_candidates(data, tokenized, generator, num_candidates, unseen)
     if source is not None:
         generator.model.to("cpu")  # the accelerator's memory is for training
-    log_once(args, _recall_summary(report, is_model=source is not None))
+    log_once(args, _recall_summary(report, has_learnt_by_heart=getattr(generator, "has_learnt_by_heart", False)))
     return tokenized, generator, report
 
 
-def _recall_summary(report: dict[str, dict[str, float]], is_model: bool) -> str:
+def _recall_summary(report: dict[str, dict[str, float]], has_learnt_by_heart: bool) -> str:
     """A sentence about the share of a document's labels that its candidates hold, by split."""
     shares = ", ".join(f"{split} {100 * values['candidate_recall']:.2f} %" for split, values in report.items())
     sentence = f"Share of a document's labels among its candidates: {shares}."
-    if is_model and "train" in report:
-        sentence += " A model finds nearly all labels of the texts that it was trained on itself, and fewer of other texts."
+    if has_learnt_by_heart and "train" in report:
+        sentence += (
+            " The generating model has learnt by heart what it was trained on: where these are the same training texts, LACO trusts its votes more "
+            "than new texts deserve, and can correct little. Take a neighbours model (--model_family neighbors), an ensemble of such, or a model "
+            "of other texts."
+        )
     return sentence

@@ -118,12 +118,11 @@ def check_splits(statistics: dict[str, Any], args: XMTCTrainingArguments) -> Non
             "are compared during training. Hold a part of train out with --validation_fraction 0.1, or train without "
             "evaluation: --eval_strategy no --load_best_model_at_end False."
         )
-    for name, idle in (("tune_threshold", "none"), ("tune_retrieval_weight", False)):
-        if "validation" not in splits and getattr(args, name) != idle:
-            raise ValueError(
-                f"{name}={getattr(args, name)!r}, but {statistics['source']} has no validation split to tune it on. Hold a part of "
-                "train out with --validation_fraction 0.1, or leave it out."
-            )
+    if "validation" not in splits and args.tune_threshold != "none":
+        raise ValueError(
+            f"tune_threshold={args.tune_threshold!r}, but {statistics['source']} has no validation split to tune it on. Hold a part of "
+            "train out with --validation_fraction 0.1, or leave it out."
+        )
     for split, numbers in splits.items():
         if numbers["num_documents"] == numbers["num_without_labels"]:
             raise ValueError(

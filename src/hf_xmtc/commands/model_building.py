@@ -191,8 +191,7 @@ def _report_labels(recipe: Recipe, info: LabelInfo) -> None:
     if start.has_tuned_fields:
         log_once(
             recipe.training,
-            "What was tuned on the model's old data, thresholds or the weight of retrieval, is not taken over; --tune_threshold and "
-            "--tune_retrieval_weight tune it anew.",
+            "The thresholds that were tuned on the model's old data are not taken over; --tune_threshold tunes new ones.",
         )
 
 
@@ -217,7 +216,8 @@ def initialize_labels(
     start = chosen.label_embedding_start
     if start is not None or (reads_labels(chosen.model_family) and model.config.joint_embedding):
         initialize_label_embedding(model, tokenizer, start or "text", label_ids=label_ids)
-    if chosen.label_bias_from_frequency and model.is_trained_by_gradient:
+    # How frequent a label is, is not how likely it is among candidates, which their votes say.
+    if chosen.label_bias_from_frequency and model.is_trained_by_gradient and not chosen.num_candidates:
         initialize_label_bias(model, label_counts(train, info.num_labels), len(train), label_ids=label_ids)
 
 

@@ -62,23 +62,7 @@ RECIPE_CONFLICTS = (
         "it reads no CLS tokens. Leave it out.",
     ),
 )
-TRAINING_CONFLICTS = (
-    *MODEL_CONFLICTS,
-    Conflict(
-        ("num_random_candidates", "positive_injection_ratio", "tune_retrieval_weight"),
-        CHOSEN,
-        ("num_candidates",),
-        (0,),
-        "the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or leave it out.",
-    ),
-    Conflict(
-        ("tune_retrieval_weight", "retrieval_weight"),
-        bool,
-        ("set_metrics",),
-        (True,),
-        "scores in which votes count are no probabilities, and sets of those above 0.5 would say nothing. Add --tune_threshold global.",
-    ),
-)
+TRAINING_CONFLICTS = MODEL_CONFLICTS
 
 
 def check_model_settings(settings: Mapping[str, Any], defaults: type) -> None:
@@ -105,7 +89,7 @@ def check_training_settings(facts: Mapping[str, Any], args: XMTCTrainingArgument
         ValueError: If there are any.
     """
     has_threshold = args.tune_threshold != "none" or "decision_threshold" in facts
-    facts = {"num_candidates": 0, "retrieval_weight": 0.0, **facts, "set_metrics": args.set_metrics and not has_threshold}
+    facts = {"num_candidates": 0, **facts, "set_metrics": args.set_metrics and not has_threshold}
     check_conflicts(TRAINING_CONFLICTS, {**option_settings(args), **facts}, type(args))
     _check_metric(args)
 

@@ -30,8 +30,14 @@ RECORDED = (
     "test_carved",
     "validation_carved",
 )
-# Former names of settings, which published recipes have.
-RENAMED = {"injection_share": "positive_injection_ratio", "tune_generator_share": "tune_retrieval_weight"}
+# Settings of published recipes for LACO with candidates that are gone, under all their names.
+REMOVED = (
+    "injection_share",
+    "num_random_candidates",
+    "positive_injection_ratio",
+    "tune_generator_share",
+    "tune_retrieval_weight",
+)
 
 
 def parse_recipe(argv: list[str] | None = None) -> Recipe:
@@ -109,7 +115,12 @@ def read_recipe_file(path: str, known: set[str]) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise ValueError(f"{path} must hold settings as 'name: value' lines, found a {type(settings).__name__}.")
     # The recipe.json of a model folder also records what the run found; that is no setting.
-    settings = {RENAMED.get(key, key): value for key, value in settings.items() if key not in RECORDED}
+    settings = {key: value for key, value in settings.items() if key not in RECORDED}
+    if removed := sorted(settings.keys() & set(REMOVED)):
+        raise ValueError(
+            f"{path} names {', '.join(removed)}, which is gone: a model of candidates now reads its generator's votes and trains on its "
+            "generator's lists. Leave it out."
+        )
     if settings.get("config_overrides"):
         config_class = family_named(settings.get("model_family", ModelArguments.model_family))[0]
         settings["config_overrides"] = with_current_fields(config_class, read_overrides(settings["config_overrides"]))

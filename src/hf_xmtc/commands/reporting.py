@@ -15,7 +15,7 @@ from hf_xmtc.training import XMTCTrainingArguments, plot_training_curve
 from .families import reads_labels
 from .recipe import Recipe
 
-__all__ = ["final_summary", "mixing_summary", "next_steps", "setting_hints", "threshold_summary", "write_picture_and_card"]
+__all__ = ["final_summary", "next_steps", "setting_hints", "threshold_summary", "write_picture_and_card"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,15 +54,6 @@ def setting_hints(recipe: Recipe, num_labels: int, splits: Container[str]) -> li
             "to 5e-4."
         )
     return hints
-
-
-def mixing_summary(ndcg_by_weight: dict[float, float], weight: float) -> str:
-    """A sentence about the weight of the generator's votes that tuning gave."""
-    model, generator, both = (100 * ndcg_by_weight[value] for value in (0.0, 1.0, weight))
-    return (
-        f"Validation nDCG@5: the model alone {model:.2f}, the generator alone {generator:.2f}, together {both:.2f} with "
-        f"retrieval_weight={weight:.2f}."
-    )
 
 
 # Documents with a label from which on its own threshold says something.

@@ -27,7 +27,7 @@ __all__ = ["TOKENIZER_OPTIONS", "StartingModel"]
 TOKENIZER_OPTIONS = ("vocab_size", "min_document_frequency", "word_splitting", "word_vectors")
 BACKBONE_OPTIONS = ("backbone", "backbone_revision", "backbone_num_layers")
 # Fields of the config that were tuned on the data the model comes from. They start as in a new model, or as config_overrides says.
-TUNED_FIELDS = ("decision_threshold", "has_label_thresholds", "retrieval_weight")
+TUNED_FIELDS = ("decision_threshold", "has_label_thresholds")
 
 
 @dataclass(frozen=True)
@@ -141,15 +141,13 @@ class StartingModel:
     def open(self, labels: LabelNames, overrides: dict[str, Any]) -> XMTCPreTrainedModel:
         """The model with other labels, in float32; those it knows keep what it has learnt of them.
 
-        Values tuned or counted on its old data do not stay: thresholds, the weight of retrieval, and the weights of labels in the loss.
+        Values tuned or counted on its old data do not stay: thresholds, and the weights of labels in the loss.
         """
         config = self.config_for(labels, overrides)
         model = open_model(self.name, self.revision)[0].float()
         model.resize_labels(config.label_names)
         if model.has_thresholds:
             model.set_thresholds(config.decision_threshold)
-        if hasattr(config, "retrieval_weight"):
-            model.config.retrieval_weight = config.retrieval_weight
         if model.label_head.positive_weight is not None:
             model.label_head.positive_weight.zero_()  # the Trainer then counts them
         return model

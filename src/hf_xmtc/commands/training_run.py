@@ -1,9 +1,7 @@
 """`TrainingRun`: a training run from data to model folder, in four phases."""
 
-import contextlib
 import copy
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,7 @@ from transformers.training_args import ParallelMode
 
 from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, summarize_statistics, tokenize_dataset
 from hf_xmtc.hub import push_folder
-from hf_xmtc.retrieval.candidate_columns import REPORTED
-from hf_xmtc.retrieval.score_mixing import CandidateScores
-from hf_xmtc.training import XMTCTrainer
+from hf_xmtc.training import XMTCTrainer, initialize_votes
 from hf_xmtc.training.checkpoint_files import checkpoints_in
 from hf_xmtc.training.label_sharding import num_parameters
 
@@ -31,7 +27,7 @@ from .output_folder import DATA_DIGEST, OutputFolder
 from .processes import log_once, peak_memory_mb
 from .push import explain_failed_push
 from .recipe import Recipe
-from .reporting import final_summary, mixing_summary, setting_hints, threshold_summary, write_picture_and_card
+from .reporting import final_summary, setting_hints, threshold_summary, write_picture_and_card
 from .stored_predictions import write_label_counts
 from .teacher_building import give_teacher
 from .trained_state import keep_trained, restore_trained
@@ -112,6 +108,8 @@ class TrainingRun:
         transformers.set_seed(args.seed)
         model = build_model(self.recipe, self.info, self.tokenizer)
         initialize_labels(self.recipe, model, self.tokenizer, self.data["train"], self.info)
+        if self.generator is not None and self.recipe.model.start is None:
+            initialize_votes(model, self.tokenized["train"])
         if getattr(model, "teacher", None) is not None:
             self.tokenized, self._candidate_metrics = give_teacher(model, self.tokenized, self.tokenizer, self.info, args)
         self.trainer = self.trainer_class(
@@ -202,15 +200,11 @@ class TrainingRun:
         args, trainer = self.args, self.trainer
         splits = [split for split in ("validation", "test") if split in self.tokenized]
         splits += ["train"] if args.measure_training_split else []
-        with self._scores_for_mixing() if args.tune_retrieval_weight else contextlib.nullcontext():
-            outputs = {split: trainer.predict(self.tokenized[split], metric_key_prefix=split) for split in splits}
-        if args.tune_retrieval_weight:
-            outputs = self._mix_votes(outputs)
+        outputs = {split: trainer.predict(self.tokenized[split], metric_key_prefix=split) for split in splits}
         if args.tune_threshold != "none":
             trainer.tune_thresholds(outputs["validation"])
             counts = label_counts(self.data["validation"], self.info.num_labels)
             log_once(args, threshold_summary(trainer.model, counts))
-        if args.tune_retrieval_weight or args.tune_threshold != "none":
             outputs = {split: trainer.measure(output) for split, output in outputs.items()}
         costs, self.metrics = self.metrics["train"], {}
         for split in (*splits, "train"):
@@ -219,36 +213,6 @@ class TrainingRun:
             values = {name: value for name, value in values.items() if name not in NO_METRICS}
             self.metrics[split] = {**(costs if split == "train" else {}), **values, **self._candidate_metrics.get(split, {})}
         return outputs
-
-    @contextlib.contextmanager
-    def _scores_for_mixing(self) -> Iterator[None]:
-        """Within this context the model predicts its own scores of all candidates."""
-        config, top_k = self.trainer.model.config, self.args.eval_top_k
-        config.retrieval_weight, self.args.eval_top_k = 0.0, max(top_k, config.num_candidates)
-        try:
-            yield
-        finally:
-            self.args.eval_top_k = top_k
-
-    def _mix_votes(self, outputs: dict[str, PredictionOutput]) -> dict[str, PredictionOutput]:
-        """Give the model the weight of its generator's votes that is best on validation, and rank all splits by it."""
-        for split, output in outputs.items():
-            alone = {
-                f"model_{name}": output.metrics[f"{split}_{name}"]
-                for name in REPORTED
-                if f"{split}_{name}" in output.metrics
-            }
-            self._candidate_metrics.setdefault(split, {}).update(alone)
-        scores = {
-            split: CandidateScores.of_prediction(*output.predictions[:2], self.tokenized[split])
-            for split, output in outputs.items()
-        }
-        by_weight = scores["validation"].ndcg_by_weight(outputs["validation"].label_ids)
-        weight = max(by_weight, key=by_weight.get)
-        self.trainer.model.config.retrieval_weight = self.metrics["train"]["retrieval_weight"] = weight
-        log_once(self.args, mixing_summary(by_weight, weight))
-        top_k = self.trainer.evaluation.kept_labels
-        return {split: output._replace(predictions=scores[split].mix(weight, top_k)) for split, output in outputs.items()}
 
     def _write_folder(self, predictions: dict[str, PredictionOutput]) -> None:
         folder, info, history = self.folder, self.info, self.trainer.state.log_history

@@ -41,8 +41,6 @@ def limits_of(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
     if family == "ensemble":
         cut = "Each part cuts long texts at its own limit"
         scores = "Scores are combined from the parts' and rank labels; they are no probabilities. Labels that no part ranks high have none."
-    if label_info.get("retrieval_weight"):
-        scores = "The votes of the candidates' generator count in the scores, which therefore rank labels and are no probabilities."
     tuned = family == "seqtag" or has_tuned_threshold(recipe)
     families = {family, *_of_parts(recipe), *(label_info.get("families") or ())}
     if family == "treaderxml" and (recipe.get("config_overrides") or {}).get("use_teacher") is False:

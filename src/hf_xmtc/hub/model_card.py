@@ -38,15 +38,12 @@ TAGS = ("extreme-multi-label-classification", "xmtc", "multi-label", TASK)
 
 _OF_CONFIG = (
     "num_candidates",
-    "retrieval_weight",
     "decision_threshold",
     "auxiliary_task",
     "cross_attention",
     "label_scoring",
     "label_text_weight",
 )
-# The setting that tunes the weight of retrieval, and its former name.
-_TUNES_RETRIEVAL = {"tune_retrieval_weight", "tune_generator_share"}
 # What the card shows of longer names; labels can be whole sentences.
 _EXAMPLE_LENGTH = 80
 _SETTING_LENGTH = 1_000
@@ -95,7 +92,7 @@ def build_model_card(
         dataset_name: Name of the data set for readers.
         label_info: ``num_labels``, and optionally ``examples`` (a few label names), ``num_with_parents``, ``families`` (those of
             the models in the folder, or "training texts", where they are more than ``model_family``), and of the config
-            ``num_candidates``, ``retrieval_weight``, ``decision_threshold``, ``auxiliary_task``, ``cross_attention``, ``label_scoring``
+            ``num_candidates``, ``decision_threshold``, ``auxiliary_task``, ``cross_attention``, ``label_scoring``
             and ``label_text_weight``.
         metrics: Split → metric → value as in metrics.json, values as fractions; ``train`` holds seconds and memory. None, NaN
             and infinity are undefined, and shown so. ``by_frequency``, and of ensembles ``comparison`` and ``overlap``, get sections.
@@ -273,7 +270,7 @@ def _results(metrics: Mapping, dataset_name: str, recipe: Mapping) -> str:
         shown = " | ".join(_shown(name, values[name]) if name in values else "–" for values in splits.values())
         lines.append(f"| {_cell(name)} | {shown} | {escaped(meaning_of(name), _SETTING_LENGTH)} |")
     notes = [_left_out_note(split, metrics[split]) for split in splits]
-    if "validation" in splits and (has_tuned_threshold(recipe) or any(map(recipe.get, _TUNES_RETRIEVAL))):
+    if "validation" in splits and has_tuned_threshold(recipe):
         notes.append(
             "What was tuned on the validation split is measured there on the same documents: rather trust the test split."
         )

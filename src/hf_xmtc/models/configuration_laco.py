@@ -22,9 +22,12 @@ REMOVED = {
     "cross_attention_similarity": "cosine",
     "cross_attention_tokens": "all",
     "cross_attention_values": "normalized",
+    "generator_share": 0.0,
+    "label_term": False,
     "literal_equation_7": False,
     "plcp_pairs": "one_to_two",
     "plcp_single_label": "masked",
+    "retrieval_weight": 0.0,
 }
 
 
@@ -42,11 +45,8 @@ class LACOConfig(JointConfig):
         classifier_token: What a model without cross attention reads: ``pooler``, a tanh layer on the CLS token that starts from
             the encoder's own; ``cls``, the state itself; or ``mean``, the mean of the document's states.
         num_candidates: Labels that the encoder reads beside a text, chosen for it by a generator (`hf_xmtc.retrieval`) or by whoever
-            calls; 0 for all labels. For label sets of thousands and more.
-        label_term: Also score a label by its own state, l_j = w_j · c + b_j + u · tanh(W_y h_j + W_c c), by weights that all labels
-            share, so that rare labels gain. For candidates.
-        retrieval_weight: Share of the generator's votes in a candidate's score, where they are given, see `log_scores`; 0 for none.
-            With a share scores are for ranking, and predicted sets need a threshold that was tuned on them.
+            calls; 0 for all labels. For label sets of thousands and more. The model then corrects the ranking that it is given, see
+            `LACOForXMTC`.
         auxiliary_task: ``none``, ``plcp``, ``clcp`` or ``both``; learnt beside the labels in training, never run in prediction.
         plcp_weight: Weight of the pairs' loss, a mean over each document's pairs and then over documents. 2 stands for the code's 1 on
             its two output units. Where both tasks are learnt, each counts by half of its weight (equation 7 with α = 1/2).
@@ -59,14 +59,11 @@ class LACOConfig(JointConfig):
         "cross_attention",
         "classifier_token",
         "num_candidates",
-        "label_term",
-        "retrieval_weight",
         "auxiliary_task",
         "plcp_weight",
         "clcp_weight",
     )
 
-    renamed_fields = {"generator_share": "retrieval_weight"}
     removed_fields = REMOVED
 
     cross_attention: bool = True
@@ -74,8 +71,6 @@ class LACOConfig(JointConfig):
     cross_attention_channels: int | None = 64
     classifier_token: str = "pooler"
     num_candidates: int = 0
-    label_term: bool = False
-    retrieval_weight: float = 0.0
     auxiliary_task: str = "none"
     plcp_weight: float = 2.0
     clcp_weight: float = 10.0
@@ -135,13 +130,6 @@ class LACOConfig(JointConfig):
             )
 
     def _check_candidates(self) -> None:
-        for field in ("label_term", "retrieval_weight"):
-            if getattr(self, field) and not self.num_candidates:
-                raise ValueError(
-                    f"{field}={getattr(self, field)}, but it scores candidates and num_candidates=0. Give num_candidates, or leave it out."
-                )
-        if not 0 <= self.retrieval_weight <= 1:
-            raise ValueError(f"retrieval_weight={self.retrieval_weight}, but a weight is from 0 to 1.")
         if not self.num_candidates:
             return
         if self.num_candidates < 1:

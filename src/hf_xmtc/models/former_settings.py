@@ -13,8 +13,8 @@ def with_current_fields(config_class: Any, settings: dict[str, Any]) -> dict[str
     """Settings by the names that a config's fields have today.
 
     Args:
-        config_class: A config with ``renamed_fields``, former name → name, and ``removed_fields``, field → the value that stands for what
-            every model does now.
+        config_class: A config with ``renamed_fields``, former name → name, and ``removed_fields``, field → the value at which
+            models are what they were.
         settings: Of a file, or arguments of the config.
 
     Raises:
@@ -27,7 +27,7 @@ def with_current_fields(config_class: Any, settings: dict[str, Any]) -> dict[str
     for field, value in removed.items():
         if settings.get(field, value) != value:
             raise ValueError(
-                f"{field}={settings[field]!r}, but this setting was removed and every model now does what {field}={value!r} did. Train the "
+                f"{field}={settings[field]!r}, but this setting was removed and may only be {value!r} in files of the past. Train the "
                 "model anew without it, or use the version of hf_xmtc that trained it."
             )
     return {config_class.renamed_fields.get(name, name): value for name, value in settings.items() if name not in removed}

@@ -8,7 +8,7 @@ from .configuration_laco import LACOConfig
 from .joint_document_cache import DocumentCache
 from .label_candidates import best_candidates, candidate_loss
 from .label_losses import mark_positives, positive_ids
-from .laco_candidates import LabelTerm, log_scores, places_among
+from .laco_candidates import LabelTerm, log_votes, places_among
 from .laco_cooccurrence import RANDOM_NUMBERS, ConditionalHead, PairHead, clcp_loss, draw_given, draw_pairs, plcp_loss
 from .laco_cross_attention import CrossAttention, CrossAttentionOutput
 from .linear_layers import check_readable
@@ -23,6 +23,13 @@ class LACOForXMTC(JointModel):
 
     Every label is a token behind the text. The cross attention weighs the text's tokens by their nearness to labels, one weight
     for all labels, and the label head reads the weighted sum. In training PLCP and CLCP ask which labels occur together.
+
+    With ``num_candidates`` it corrects the ranking of the candidates' generator. The logit of candidate j is
+
+        α · log(g_j + 1e-4) + w_j · c + b_j + u · tanh(W_y h_j + W_c c) + v · (W_y h_j ⊙ W_c c)
+
+    with the generator's vote g_j, the label's state h_j and c as above. α starts at 1 and w, b, u and v at 0, so an untrained model ranks as
+    its generator does. This formula is our design.
 
     Source: LACO (Zhang et al., 2021), §3; where the paper is silent as the authors' code, or better as said in `LACOConfig`.
     """
@@ -42,10 +49,13 @@ class LACOForXMTC(JointModel):
             self.pair_head = PairHead(width, config.classifier_dropout)
         if config.learns_conditions:
             self.conditional_head = ConditionalHead(width)
-        self.label_term = LabelTerm(width) if config.label_term else None
+        self.label_term = self.vote_scale = None
+        if config.num_candidates:
+            self.label_term = LabelTerm(width)
+            self.vote_scale = nn.Parameter(torch.ones(()))
         self.dropout = nn.Dropout(config.classifier_dropout)
         # Not Xavier-uniform as in other families: the authors' code starts its output layer as BERT starts its layers.
-        self.build_label_scorer(width, initializer_range=config.initializer_range)
+        self.build_label_scorer(width, initializer_range=0.0 if config.num_candidates else config.initializer_range)
         self.post_init()
 
     @property
@@ -57,6 +67,10 @@ class LACOForXMTC(JointModel):
         if isinstance(module, nn.Conv2d):
             init.xavier_uniform_(module.weight)
             init.zeros_(module.bias)
+        elif isinstance(module, LabelTerm):
+            init.zeros_(module.output.weight)
+        elif module is self and self.vote_scale is not None:
+            init.ones_(self.vote_scale)
         else:
             super()._init_weights(module)
 
@@ -112,8 +126,8 @@ class LACOForXMTC(JointModel):
                 needs as many of them, because the weights of its cross attention grow with their number, any other takes all labels
                 without. The loss is then that of the candidates: labels of a document that are not among them add nothing. The
                 output has ``top_scores`` and ``top_labels``, of all candidates without ``top_k``.
-            candidate_votes: What their generator said of them, from 0 to 1, (B, C); counted by ``retrieval_weight`` in the scores,
-                never in the loss.
+            candidate_votes: What their generator said of them, from 0 to 1, (B, C). Counted by a model with ``num_candidates``; without
+                votes it scores by its corrections alone.
             random_numbers: Numbers from 0 to 2^62, (B, at least 9) int64, that decide what the auxiliary tasks ask in training;
                 `XMTCDataCollator` draws them for the trainer, and by default torch does.
             top_k: Return scores and ids of the best labels instead of logits of all.
@@ -165,6 +179,8 @@ class LACOForXMTC(JointModel):
         logits = self.label_head.raw_logits_of(features, candidate_ids.clamp(min=0))
         if self.label_term is not None:
             logits = logits + self.label_term(features, states)
+            if votes is not None:
+                logits = logits + self.vote_scale * log_votes(votes)
         loss = None
         if labels is not None:
             loss = candidate_loss(
@@ -172,7 +188,8 @@ class LACOForXMTC(JointModel):
             )
             if top_k == 0:
                 return XMTCOutput(loss=loss, **extra)
-        scores = log_scores(logits, votes, self.config.retrieval_weight)
+        # Half precision would not tell high logits apart.
+        scores = nn.functional.logsigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32)))
         top_k = candidate_ids.shape[1] if top_k is None else top_k
         top_scores, top_labels = best_candidates(scores, candidate_ids, top_k)
         return XMTCOutput(loss=loss, top_scores=top_scores, top_labels=top_labels, **extra)
@@ -201,6 +218,22 @@ class LACOForXMTC(JointModel):
             logits = self.conditional_head(label_states, given)
             loss = loss + condition_weight * clcp_loss(logits, marked, given, is_label)
         return loss
+
+    @classmethod
+    def from_pretrained(cls, *args, output_loading_info: bool = False, **kwargs):
+        """Open a checkpoint; arguments as in `transformers.PreTrainedModel.from_pretrained`.
+
+        Raises:
+            ValueError: If the model scores candidates and was trained before its generator's votes were part of the logits.
+        """
+        model, loading = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        if "vote_scale" in loading["missing_keys"]:
+            raise ValueError(
+                f"{args[0] if args else 'The model'} scores candidates (num_candidates={model.config.num_candidates}), but its weights have no "
+                "vote_scale: it was trained before the votes of its generator were part of the logits. Train it anew, or use the version of "
+                "hf_xmtc that trained it."
+            )
+        return (model, loading) if output_loading_info else model
 
     # ---- what a trained model says about its labels ------------------------------------------------------------------------
 
@@ -297,8 +330,8 @@ class LACOForXMTC(JointModel):
     ) -> Tensor:
         """Contribution of each token to the raw logits of chosen labels, (B, S, T): its weight times its value's product with the label.
 
-        With the closing separator, which has no column here, the bias and the label term, where there is one, they add up to the logit.
-        A model of candidates needs ``candidate_ids`` (B, C), because they decide the weights.
+        With the closing separator, which has no column here, and the bias they add up to the logit, of candidates also with the vote and
+        the label term. A model of candidates needs ``candidate_ids`` (B, C), because they decide the weights.
         """
         if self.cross_attention is None:
             return super().token_weights(input_ids, attention_mask, label_ids)

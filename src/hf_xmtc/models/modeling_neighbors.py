@@ -10,6 +10,7 @@ from .aligned_tokens import align_words, check_length
 from .backbones import build_backbone, check_segments, load_backbone, number_of_segments, run_backbone
 from .configuration_neighbors import SIZES, VOTE_FIELDS, NeighborsConfig
 from .growing_model import GrowingModel
+from .label_topk import exact_topk
 from .modeling_gradient_free import GradientFreeModel
 from .modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
 from .neighbor_head import NeighborHead, Neighbors
@@ -36,6 +37,9 @@ class NeighborsForXMTC(GrowingModel, GradientFreeModel):
     config_class = NeighborsConfig
 
     content = "training documents"
+
+    # True for candidates of the training documents themselves: a document is then ranked as if it were not held.
+    leaves_own_out = False
 
     # Older versions stored no digests; `add_documents` says so.
     _keys_to_ignore_on_load_missing = [r"label_head\.digests"]
@@ -171,7 +175,8 @@ class NeighborsForXMTC(GrowingModel, GradientFreeModel):
     ) -> XMTCOutput | tuple:
         """Score the labels of a batch of documents.
 
-        A training document is its own nearest neighbour, so scores of training documents say nothing of others.
+        A training document is its own nearest neighbour, so scores of training documents say nothing of others; with ``leaves_own_out`` they
+        do.
 
         Args:
             input_ids: Token ids, (B, T).
@@ -181,7 +186,17 @@ class NeighborsForXMTC(GrowingModel, GradientFreeModel):
             top_k: Return scores and ids of the best labels instead of logits of all.
             return_dict: False for a tuple.
         """
-        output = self.compute_output(self.encode(input_ids, attention_mask, token_type_ids), labels, top_k)
+        if self.leaves_own_out:
+            mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
+            digests = digests_of([ids[read].tolist() for ids, read in zip(input_ids, mask, strict=True)]).to(self.device)
+            # What is held need not be encoded again.
+            hidden = self.label_head.stored_vectors(digests) or self.encode(input_ids, attention_mask, token_type_ids)
+            scores = self.label_head.scores_without_own(hidden, digests)
+            output = XMTCOutput(
+                **dict(zip(("top_scores", "top_labels"), exact_topk(scores, top_k or self.config.num_labels), strict=True))
+            )
+        else:
+            output = self.compute_output(self.encode(input_ids, attention_mask, token_type_ids), labels, top_k)
         return output if return_dict is not False else output.to_tuple()
 
     @classmethod

@@ -188,6 +188,45 @@ class NeighborHead(ScoreHead):
     def scores(self, hidden: WordValues | DocumentVectors) -> Tensor:
         return self.mix(self.neighbors(hidden), self.label_similarities(hidden))
 
+    def stored_vectors(self, digests: Tensor) -> DocumentVectors | None:
+        """Vectors of documents by their digests, (B,); None where one of them is not held, or words are instead of vectors."""
+        if isinstance(self.documents, WordIndex) or not len(self.digests):
+            return None
+        same = digests[:, None] == self.digests
+        return DocumentVectors(self.documents.values[same.int().argmax(dim=1)]) if bool(same.any(dim=1).all()) else None
+
+    def scores_without_own(self, hidden: WordValues | DocumentVectors, digests: Tensor) -> Tensor:
+        """Scores of training documents as if the head did not hold them, (B, L): they neither vote nor count in centroids.
+
+        Args:
+            hidden: The documents.
+            digests: Their digests, (B,); those that are not held have the scores that they always have.
+
+        Raises:
+            ValueError: If an older version has stored the documents, without digests.
+        """
+        texts, rows = (digests[:, None] == self.stored_documents.digests).nonzero(as_tuple=True)
+        similarities = self.documents.similarities(hidden).clamp(min=0)
+        similarities[texts, rows] = 0
+        similarities, nearest = exact_topk(similarities, self.config.num_neighbors)
+        labels = self.label_similarities(hidden)
+        if labels.centroids is not None:
+            self._leave_out_of_centroids(labels.centroids, hidden.values.float(), texts, rows)
+        return self.mix(Neighbors(nearest, similarities), labels)
+
+    def _leave_out_of_centroids(self, cosines: Tensor, hidden: Tensor, texts: Tensor, rows: Tensor) -> None:
+        """Put in place the cosines (B, L) of texts (E,) with the centroids of their own labels without their rows (E,)."""
+        which, entries = index_entries(self.label_offsets, rows)
+        pairs, place = (texts[which] * self.num_labels + self.label_ids[entries]).unique(return_inverse=True)
+        owners, own_labels = pairs // self.num_labels, pairs % self.num_labels
+        vectors, of_documents = self.documents.values.float(), Assignments(self.label_offsets, self.label_ids)
+        sums = vectors.new_zeros(cosines.shape[1], vectors.shape[1])
+        sums.index_add_(0, self.label_ids, vectors[of_documents.rows.to(vectors.device)])
+        remaining = sums[own_labels].index_add(0, place, -vectors[rows[which]])
+        # A label without another document is left with what rounding leaves.
+        centroids = nn.functional.normalize(remaining, dim=1, eps=1e-6) * (remaining.norm(dim=1, keepdim=True) > 1e-3)
+        cosines[owners, own_labels] = (centroids * hidden[owners]).sum(dim=1).clamp(min=0)
+
     def word_contributions(self, words: WordValues, label_ids: Tensor) -> Tensor:
         """What each word adds to the score of a label: its share in the similarity of each document that votes for the label.
 

@@ -28,9 +28,7 @@ class XMTCPipeline(Pipeline):
     """The ``text-classification`` pipeline of hf_xmtc models.
 
     One text gives a list of ``{"label", "score"}`` sorted by score; a list of texts gives one such list per text. Scores are
-    independent probabilities (a sigmoid each) and do not add up to one; where votes of a generator count in them
-    (``retrieval_weight``), they are for ranking alone. ``name`` is added where a label has a display name
-    of its own. Only the best ``top_k`` labels are computed, so it is fast with any number of labels.
+    independent probabilities (a sigmoid each) and do not add up to one. ``name`` is added where a label has a display name of its own. Only the best ``top_k`` labels are computed, so it is fast with any number of labels.
 
     A text without any token still gets the labels' scores for an empty document, in the same form. What looks like a special token in
     a text is read as text. Threads may share a pipeline.
@@ -274,10 +272,10 @@ class XMTCPipeline(Pipeline):
         if self.model.reads_texts:
             inputs["max_length"] = max_length
         without_votes = "candidate_ids" in inputs and "candidate_votes" not in inputs
-        if threshold == "model" and without_votes and self.model.config.retrieval_weight:
+        if threshold == "model" and without_votes and self.model.config.num_candidates:
             raise ValueError(
-                "threshold='model', but the model's own was tuned on scores in which the generator's votes count (retrieval_weight="
-                f"{self.model.config.retrieval_weight}), and a list of candidates has none. Give a number, or "
+                "threshold='model', but the model's own is for scores in which its generator's votes count, and a list of candidates has none. "
+                "Give a number, or "
                 "candidates=hf_xmtc.retrieval.open_generator(…)."
             )
         if threshold is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["REPORTED", "add_candidates"]
 
 # Raised when the same texts would get other candidates, so that old caches are not reused.
-_VERSION = 1
+_VERSION = 2
 REPORTED = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "R@5")
 
 

@@ -1,9 +1,10 @@
 """`ModelCandidates`: a text's likely labels are those that another model ranks first."""
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from hf_xmtc.inference.model_opening import GENERATOR_FOLDER, choose_max_length, open_model
 from hf_xmtc.inference.text_prediction import predict_texts
 from hf_xmtc.models.label_names import LABELS_FILE, LabelNames
+from hf_xmtc.models.modeling_neighbors import NeighborsForXMTC
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.tokenization.tokenizer_content import tokenizer_content
 
@@ -88,7 +90,9 @@ class ModelCandidates:
         Args:
             texts: M texts.
             k: Candidates per text.
-            training_rows: Has no effect: what a model has learnt from a text cannot be left out of its answer.
+            training_rows: Given where the texts are training texts. A model of near documents (`NeighborsForXMTC`), or an ensemble of such,
+                then ranks each as if it did not hold it. Of other models this has no effect: what they have learnt from a text cannot be
+                left out of their answer.
 
         Returns:
             Label ids, (M, min(k, labels that both models have)) int64, best first; and the scores, from 0 to 1, float32.
@@ -101,7 +105,30 @@ class ModelCandidates:
             raise TypeError(f"texts={texts!r:.80} is one text. Give a list of texts, such as [text].")
         if k < 1:
             raise ValueError(f"k={k}, but a text gets at least 1 candidate.")
-        k = min(k, self.num_shared)
+        with self._own_texts_left_out() if training_rows is not None else contextlib.nullcontext():
+            return self._candidates(texts, min(k, self.num_shared))
+
+    @property
+    def has_learnt_by_heart(self) -> bool:
+        """True if its scores of the texts that it was trained on say nothing of other texts."""
+        return not all(isinstance(model, NeighborsForXMTC) for model in self._ranking_models)
+
+    @property
+    def _ranking_models(self) -> list[XMTCPreTrainedModel]:
+        return list(getattr(self.model, "parts", [self.model]))
+
+    @contextlib.contextmanager
+    def _own_texts_left_out(self) -> Iterator[None]:
+        models = [model for model in self._ranking_models if isinstance(model, NeighborsForXMTC)]
+        for model in models:
+            model.leaves_own_out = True
+        try:
+            yield
+        finally:
+            for model in models:
+                model.leaves_own_out = False
+
+    def _candidates(self, texts: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
         # As many as leave k when all that are not shared are left out.
         top_k = len(self._label_ids) - 1 - self.num_shared + k
         limit = choose_max_length(self.model, self.tokenizer, None)

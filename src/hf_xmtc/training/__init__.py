@@ -3,7 +3,7 @@
 from .arguments import XMTCTrainingArguments, public_arguments
 from .document_order import LengthBucketedSampler
 from .gradient_clipping import AdaptiveGradientClipping
-from .initialization import initialize_label_bias, initialize_label_weights
+from .initialization import initialize_label_bias, initialize_label_weights, initialize_votes
 from .label_texts import initialize_label_embedding
 from .label_trees import label_clusters, level_model, set_label_tree, train_levels, with_node_labels
 from .label_updates import AdamUpdate, RowwiseUpdate, SGDUpdate
@@ -31,6 +31,7 @@ __all__ = [
     "initialize_label_bias",
     "initialize_label_embedding",
     "initialize_label_weights",
+    "initialize_votes",
     "label_clusters",
     "level_model",
     "plot_training_curve",

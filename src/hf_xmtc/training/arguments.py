@@ -101,23 +101,6 @@ class XMTCTrainingArguments(TrainingArguments):
             "choices": THRESHOLDS,
         },
     )
-    num_random_candidates: int = field(
-        default=8,
-        metadata={"help": "Random labels among a training document's candidates, for models that score candidates."},
-    )
-    positive_injection_ratio: float = field(
-        default=0.6,
-        metadata={
-            "help": "Share of the training over which labels that candidates lack are put in with a falling chance, from 1 to 0."
-        },
-    )
-    tune_retrieval_weight: bool = field(
-        default=False,
-        metadata={
-            "help": "hf-xmtc train: count the generator's votes in the scores of candidates, by the share that is best on the validation "
-            "split (nDCG@5); it is saved with the model. Scores then rank and are no probabilities: for sets use tune_threshold too."
-        },
-    )
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations in a row without a better metric_for_best_model."}
     )

@@ -4,17 +4,24 @@ import math
 
 import numpy as np
 import torch
+from datasets import Dataset
+from torch import Tensor
 from transformers.utils import logging
 
+from hf_xmtc.data.collator import CANDIDATES, VOTES
 from hf_xmtc.metrics import inverse_propensity
+from hf_xmtc.models.laco_candidates import log_votes
+from hf_xmtc.models.modeling_laco import LACOForXMTC
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .label_trees import initialize_tree_bias
 from .sharded_label_head import own_labels, shard_of
 
-__all__ = ["initialize_label_bias", "initialize_label_weights", "set_missing_label_weights"]
+__all__ = ["initialize_label_bias", "initialize_label_weights", "initialize_votes", "set_missing_label_weights"]
 
 logger = logging.get_logger(__name__)
+
+VOTING_DOCUMENTS = 5_000
 
 
 @torch.no_grad()
@@ -68,6 +75,43 @@ def _initialize_new_bias(
         bias = model.cornet.blocks[-1].to_labels.bias if model.cornet is not None else None
     if bias is not None:
         bias[label_ids] = torch.from_numpy(np.log(prior / (1 - prior))).to(bias)
+
+
+@torch.no_grad()
+def initialize_votes(model: LACOForXMTC, dataset: Dataset) -> None:
+    """Start the vote scale of a model of candidates, and the biases of its labels, so that votes become probabilities.
+
+    They are slope and intercept of a logistic regression on the votes of training candidates. The order of the candidates stays that of their
+    votes. Where votes say nothing, or the opposite, the scale stays as it is.
+
+    Args:
+        model: A new model with ``num_candidates``.
+        dataset: Training documents with ``candidate_ids``, ``candidate_votes`` and ``labels``; `VOTING_DOCUMENTS` of them are looked at.
+
+    Source: Platt (1999), "Probabilistic outputs for support vector machines".
+    """
+    step = max(1, len(dataset) // VOTING_DOCUMENTS)
+    rows = dataset.select(range(0, len(dataset), step)).select_columns([CANDIDATES, VOTES, "labels"]).with_format(None)
+    right = [label_id in row["labels"] for row in rows for label_id in row[CANDIDATES]]
+    logs = log_votes(torch.tensor([vote for row in rows for vote in row[VOTES]], dtype=torch.float64))
+    inputs, target = torch.stack([logs, torch.ones_like(logs)], dim=1), torch.tensor(right, dtype=torch.float64)
+    slope, intercept = _logistic_regression(inputs, target).tolist()
+    if slope > 0:
+        model.vote_scale.fill_(slope)
+        model.label_head.label_bias.fill_(intercept)
+
+
+def _logistic_regression(inputs: Tensor, target: Tensor, ridge: float = 1e-3) -> Tensor:
+    """Weights (d,) of a logistic regression on inputs (n, d) by Newton's method, slightly regularised."""
+    weights, penalty = inputs.new_zeros(inputs.shape[1]), ridge * torch.eye(inputs.shape[1], dtype=inputs.dtype)
+    for _ in range(50):
+        scores = (inputs @ weights).sigmoid()
+        curvature = inputs.t() @ (inputs * (scores * (1 - scores))[:, None]) + penalty
+        step = torch.linalg.solve(curvature, inputs.t() @ (scores - target) + ridge * weights)
+        weights = weights - step
+        if step.abs().max() < 1e-6:
+            break
+    return weights
 
 
 @torch.no_grad()

@@ -193,8 +193,6 @@ TOKEN_CONFLICTS = (
 RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("eval_top_k", lambda k: k >= 5, "it must be at least 5: P@5 and other metrics look at 5 labels per document."),
     ("set_top_k", lambda k: k >= 1, "a set is looked for among at least 1 label."),
-    ("num_random_candidates", lambda number: number >= 0, "it must be at least 0."),
-    ("positive_injection_ratio", lambda ratio: 0 <= ratio <= 1, "a ratio is from 0 to 1."),
     ("averaging_start_epoch", lambda epoch: epoch is None or epoch >= 0, "epochs count from 0."),
     ("early_stopping_patience", lambda number: number is None or number >= 1, "it must be at least 1."),
     ("label_learning_rate", lambda rate: rate is None or rate >= 0, "a rate cannot be negative."),

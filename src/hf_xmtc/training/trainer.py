@@ -11,7 +11,6 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
 from hf_xmtc.data import XMTCDataCollator
-from hf_xmtc.data.collator import CANDIDATES
 from hf_xmtc.data.filter_labels import FILTER_LABELS
 from hf_xmtc.models.filter_labels import drop_filtered
 from hf_xmtc.models.modeling_xmtc import XMTCOutput, XMTCPreTrainedModel
@@ -27,7 +26,6 @@ from .optimizer_checks import check_optimizer, label_options
 from .optimizer_options import build_optimizer, prepared_for_training
 from .option_conflicts import check_engine_options
 from .own_functions import check_functions, named_loss
-from .positive_injection import with_training_candidates
 from .resumable_trainer import ResumableTrainer
 from .sharded_label_head import shard_of
 from .trainer_inputs import check_full_batch, check_neighbors, every_document_in_order, set_up_model, tokenized
@@ -222,8 +220,6 @@ class XMTCTrainer(ResumableTrainer):
             )
         inputs = {**inputs, "labels": self._known_labels(inputs["labels"])}
         inputs.pop(FILTER_LABELS, None)
-        if CANDIDATES in inputs:
-            inputs = with_training_candidates(self, inputs)
         if not return_outputs and self.compute_loss_func is None and self.label_smoother is None:
             inputs["top_k"] = 0  # the loss alone, block by block: nobody reads the logits
         # Without the number of labels in the step, for all losses here are means over documents, which are averaged.

@@ -10,12 +10,12 @@ from transformers import Trainer
 
 from hf_xmtc.data import XMTCDataCollator, tokenize_dataset
 from hf_xmtc.data.collator import NEIGHBORS
+from hf_xmtc.models.laco_cooccurrence import RANDOM_NUMBERS
 from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 
 from .arguments import XMTCTrainingArguments
 from .initialization import set_missing_label_weights
 from .option_conflicts import check_model_options
-from .positive_injection import num_random_numbers
 
 __all__ = ["check_full_batch", "check_neighbors", "every_document_in_order", "set_up_model", "tokenized"]
 
@@ -41,10 +41,9 @@ def set_up_model(trainer: Trainer) -> None:
     if trainer.evaluation.inverse_propensity is not None:
         set_missing_label_weights(model, trainer.evaluation.inverse_propensity[:-1])
     collator, config = trainer.data_collator, model.config
-    draws = getattr(config, "auxiliary_task", "none") != "none" or getattr(config, "num_candidates", 0)
-    if draws and isinstance(collator, XMTCDataCollator):
+    if getattr(config, "auxiliary_task", "none") != "none" and isinstance(collator, XMTCDataCollator):
         collator.seed = args.data_seed if args.data_seed is not None else args.seed
-        collator.num_random_numbers = num_random_numbers(args)
+        collator.num_random_numbers = RANDOM_NUMBERS
         if args.dataloader_persistent_workers:
             collator.epoch.share_memory_()
 

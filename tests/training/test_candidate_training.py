@@ -1,63 +1,18 @@
-"""Candidates in training and evaluation: scheduled injection of positives that the generator has missed, resuming."""
-
-from types import SimpleNamespace
+"""Candidates in training and evaluation, resuming."""
 
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from interrupted_runs import EIGHT, EVERY_THREE_STEPS, InterruptAt, Interrupted, largest_difference
+from sklearn.linear_model import LogisticRegression
 
 from hf_xmtc import LACOConfig, LACOForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.data import label_info_of, tokenize_dataset
-from hf_xmtc.data.collator import CANDIDATES
+from hf_xmtc.data.collator import CANDIDATES, VOTES
 from hf_xmtc.tokenization import train_word_tokenizer
-from hf_xmtc.training.positive_injection import injection_rate, with_training_candidates
-
-
-def test_the_chance_falls_from_1_to_0_over_its_share_of_the_steps():
-    assert [injection_rate(step, 100, 0.6) for step in (0, 30, 60, 99)] == pytest.approx([1.0, 0.5, 0.0, 0.0])
-    assert injection_rate(0, 100, 0.0) == 0.0 and injection_rate(99, 100, 1.0) == pytest.approx(0.01)
-
-
-def trainer_at(
-    step: int, label_counts: list[int] | None, positive_injection_ratio: float, num_random: int
-) -> SimpleNamespace:
-    """What candidates look at of a trainer, of 20 labels."""
-    return SimpleNamespace(
-        args=SimpleNamespace(positive_injection_ratio=positive_injection_ratio, num_random_candidates=num_random),
-        state=SimpleNamespace(global_step=step, max_steps=100),
-        evaluation=SimpleNamespace(label_counts=label_counts),
-        num_labels=20,
-    )
-
-
-def batch_with(positives: list[int]) -> dict:
-    """Fifty documents alike, of four candidates."""
-    columns = {CANDIDATES: torch.tensor([[3, 4, 5, 6]]), "labels": torch.tensor([[*positives, -100]])}
-    return {name: column.expand(50, -1) for name, column in columns.items()}
-
-
-@pytest.mark.parametrize(("step", "found"), [(0, True), (60, False)])
-def test_a_missed_positive_is_put_in_at_the_beginning_alone(step, found):
-    trainer, inputs = trainer_at(step, [5] * 20, positive_injection_ratio=0.6, num_random=1), batch_with([4, 17])
-    candidates = with_training_candidates(trainer, inputs)[CANDIDATES]
-    assert candidates.shape == (50, 4) and (candidates == 4).any(dim=1).all()
-    assert bool((candidates == 17).any(dim=1).all()) == found and bool((candidates == 17).any()) == found
-    drawn = []
-    for seed in (1, 1, 2):  # of a collator, which draws for each document and epoch
-        numbers = torch.randint(2**62, (50, 16), generator=torch.Generator().manual_seed(seed))
-        drawn.append(with_training_candidates(trainer, {**inputs, "random_numbers": numbers})[CANDIDATES])
-    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
-
-
-@pytest.mark.parametrize("counts", [[0] * 19 + [5], None])
-def test_random_candidates_are_drawn_by_their_frequency_in_training(counts):
-    trainer = trainer_at(0, counts, positive_injection_ratio=0.0, num_random=2)
-    drawn = with_training_candidates(trainer, batch_with([3, 4]))[CANDIDATES].unique().tolist()
-    assert 19 in drawn and (len(drawn) > 10) == (counts is None)  # without counts each is as likely
-
-
-# ---- through the trainer ---------------------------------------------------------------------------------------------------
+from hf_xmtc.training import initialize_votes
+from models.tiny_laco import build
 
 
 @pytest.fixture
@@ -87,6 +42,41 @@ def candidate_trainer(corpus, tmp_path):
         return XMTCTrainer(model, args, *splits, processing_class=tokenizer, callbacks=callbacks)
 
     return make
+
+
+def test_in_training_the_model_gets_its_generators_candidates_and_votes_as_they_are(candidate_trainer):
+    trainer = candidate_trainer()
+    rows = trainer.train_dataset
+    votes = np.random.default_rng(1).random((len(rows), 3)).astype(np.float32).tolist()
+    trainer.train_dataset = rows.add_column(VOTES, votes)
+    seen = []
+
+    def look(module, args, inputs):
+        if module.training:
+            seen.extend(zip(inputs[CANDIDATES].tolist(), inputs[VOTES].tolist(), strict=True))
+
+    trainer.model.register_forward_pre_hook(look, with_kwargs=True)
+    trainer.train()
+    assert all(pair in list(zip(rows[CANDIDATES][:], votes, strict=True)) for pair in seen) and len(seen) >= len(rows)
+    assert trainer.model.vote_scale != 1
+
+
+def test_votes_start_as_a_logistic_regression_on_them_would_have_it():
+    model = build(num_labels=50, num_candidates=6)
+    rng = np.random.default_rng(0)
+    votes = rng.random((400, 6)).astype(np.float32) ** 3
+    right = rng.random(votes.shape) < 1 / (1 + np.exp(-2.5 * np.log(votes + 1e-4) - 1))
+    ids = rng.random((400, 50)).argsort(axis=1)[:, :6]
+    labels = [row[chosen].tolist() for row, chosen in zip(ids, right, strict=True)]
+    initialize_votes(model, Dataset.from_dict({CANDIDATES: ids.tolist(), VOTES: votes.tolist(), "labels": labels}))
+    expected = LogisticRegression(C=1e6).fit(np.log(votes.reshape(-1, 1) + 1e-4), right.ravel())
+    assert model.vote_scale.item() == pytest.approx(expected.coef_.item(), rel=1e-3)
+    assert model.label_head.label_bias.tolist() == pytest.approx([expected.intercept_.item()] * 50, rel=1e-3)
+    # Votes for the wrong labels alone would turn the generator's ranking round.
+    other = build(num_labels=50, num_candidates=6)
+    wrong = [row[~chosen].tolist() for row, chosen in zip(ids, right, strict=True)]
+    initialize_votes(other, Dataset.from_dict({CANDIDATES: ids.tolist(), VOTES: votes.tolist(), "labels": wrong}))
+    assert other.vote_scale == 1 and not other.label_head.label_bias.any()
 
 
 def test_in_evaluation_the_model_gets_the_columns_candidates_and_no_positives_beside(candidate_trainer):
@@ -134,9 +124,3 @@ def test_a_resumed_run_draws_what_an_uninterrupted_one_does(candidate_trainer, n
     resumed = candidate_trainer("parts", **settings)
     resumed.train(resume_from_checkpoint=True)
     assert largest_difference(whole.model, resumed.model) <= 1e-6
-
-
-@pytest.mark.parametrize("settings", [{"num_random_candidates": -1}, {"positive_injection_ratio": 1.5}])
-def test_settings_that_make_no_sense_are_refused(settings, tmp_path):
-    with pytest.raises(ValueError, match="but it must be at least 0|but a ratio is from 0 to 1"):
-        XMTCTrainingArguments(output_dir=str(tmp_path), **settings)
