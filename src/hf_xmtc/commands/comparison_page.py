@@ -41,7 +41,7 @@ def _row(pair: PairDifference, has_seeds: bool) -> list[str]:
     return [
         *(pair.metric, f"{pair.first} − {pair.second}", _interval(pair.documents), _p(pair.p_t), _p(pair.p_wilcoxon)),
         *(of_seeds if has_seeds else []),
-        "level" if pair.ahead is None else f"{pair.ahead} ahead",
+        "not shown" if pair.ahead is None else f"{pair.ahead} ahead",
     ]
 
 
@@ -50,10 +50,10 @@ def _reading(comparison: SystemComparison, has_seeds: bool) -> list[str]:
     tests = (
         "the p values of both t tests, over documents and over seeds, are" if has_seeds else "the p value of the t test is"
     )
-    several = f" p values have Holm's correction for {num_pairs} pairs. Intervals have none, so one may leave out 0 where the two are level."
+    several = f" p values have Holm's correction for {num_pairs} pairs. Intervals have none, so one may leave out 0 where no difference is shown."
     return [
         "Per cent. In brackets 95 % intervals over documents: of systems by bootstrap, of differences by the paired t test.",
-        f"A system is ahead where {tests} below 0.05, else the two are level.{several if num_pairs > 1 else ''}",
+        f"A system is ahead where {tests} below 0.05, else no difference is shown.{several if num_pairs > 1 else ''}",
         "Over seeds: paired t intervals; beside several runs a single one counts as exact."
         if has_seeds
         else "One run of each: the intervals are about other documents, and say nothing of other seeds.",

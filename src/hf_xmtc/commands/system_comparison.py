@@ -51,7 +51,7 @@ class PairDifference:
         p_t: p value over documents by the t test, with Holm's correction over the pairs.
         p_wilcoxon: p value over documents by Wilcoxon's signed-rank test, likewise.
         p_seeds: p value over seeds, likewise.
-        ahead: The system that is ahead: ``p_t``, and ``p_seeds`` where there is one, are below 0.05. None where the two are level.
+        ahead: The system that is ahead: ``p_t``, and ``p_seeds`` where there is one, are below 0.05. None where no difference is shown.
     """
 
     first: str
