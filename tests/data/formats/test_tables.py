@@ -28,6 +28,37 @@ def test_columns_under_other_names(read_table):
         read_table("a.csv", content, text_column="title")
 
 
+def test_texts_are_joined_in_the_order_of_the_option(read_table):
+    content = "abstract,title,labels\na,t,x\n"
+    assert read_table("a.csv", content, text_column="title,abstract") == [["t\na", ["x"]]]
+    assert read_table("a.csv", content.replace("t,x", "t,"), text_column="title,a*") == [["t\na", []]]
+
+
+@pytest.mark.parametrize("option", ["text_column", "label_column"])
+def test_one_misspelt_column_of_several_is_refused(read_table, option):
+    names = {"text_column": "title,abstrct", "label_column": "labels,lables"}[option]
+    settings = {"text_column": "title,abstract", option: names}
+    for name, content in (
+        ("a.csv", "title,abstract,labels\nt,a,x\n"),
+        ("a.jsonl", '{"title": "t", "abstract": "a", "labels": ["x"]}\n'),
+    ):
+        with pytest.raises(ValueError, match=f"{name} has no column '{names}'; its columns are 'title', 'abstract'"):
+            read_table(name, content, **settings)
+
+
+def test_keys_that_not_every_object_has(read_table):
+    lines = [
+        '{"title": "t", "topic_1": "x"}',
+        '{"title": "u", "abstract": "a", "topic_2": "y", "topic_3": "z"}',
+        '{"topic_2": "y", "abstract": "b"}',
+    ]
+    content = "".join(f"{line}\n" for line in lines)
+    rows = [["t", ["x"]], ["u\na", ["y"]], ["b", ["y"]]]
+    assert read_table("a.jsonl", content, text_column="title,abstract", label_column="topic_1,topic_2") == rows
+    rows[1][1] = ["y", "z"]
+    assert read_table("a.jsonl", content, text_column="title,abstract", label_column="topic_*") == rows
+
+
 def test_one_column_for_each_label(read_table):
     content = "id,comment,toxic,insult\n1,x,1,0\n2,y,1,1\n3,z,0,0\n"
     settings = {"text_column": "comment", "label_column": "toxic,insult", "label_format": "multi_hot"}

@@ -58,7 +58,7 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings) -> Documen
     def read(path: Path) -> Iterator[tuple[str | None, list[str] | list[int]]]:
         for number, entry in json_objects(read_lines(path, settings.encoding), path):
             place = f"{path}, line {number}"
-            labels = _labels(entry, keys, settings, place)
+            labels = _labels(entry, _keys_in(entry, keys, settings.label_column), len(keys) > 1, settings, place)
             if labels and type(labels[0]) is not kind:
                 raise ValueError(
                     f"{place} holds the label {labels[0]!r}, but labels before it are of the type {kind.__name__}. Write all labels the "
@@ -66,7 +66,7 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings) -> Documen
                 )
             # Ids count from 0 in what is read.
             yield (
-                text_of(entry, texts, place),
+                text_of(entry, _keys_in(entry, texts, settings.text_column), place),
                 *(_group(entry, name) for name in groups),
                 [label - 1 for label in labels] if settings.one_based and kind is int else labels,
             )
@@ -77,25 +77,33 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings) -> Documen
     return Documents(documents_schema(label_type if keys else None, group), read_all(paths, read))
 
 
+def _keys_in(entry: dict[str, Any], keys: list[str], wanted: str) -> list[str]:
+    """The keys of an option, with those that match its pattern in this entry alone."""
+    return list(dict.fromkeys([*keys, *matching_columns(list(entry), wanted, complete=False)])) if "*" in wanted else keys
+
+
 def _group(entry: dict[str, Any], name: str) -> str | None:
     value = entry.get(name)
     return None if value is None else str(value)
 
 
 def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.DataType]:
-    """The keys up to the first document with a label, and the type of labels."""
+    """The keys up to the first document with a label behind which all are known that the options name, and the type of labels."""
     columns: dict[str, None] = {}
     for path in paths:
         for number, entry in json_objects(read_lines(path, settings.encoding), path):
             columns.update(dict.fromkeys(entry))
-            labels = _labels(entry, matching_columns(list(entry), settings.label_column), settings, f"{path}, line {number}")
+            keys = matching_columns(list(columns), settings.label_column)
+            labels = _labels(entry, keys, len(keys) > 1, settings, f"{path}, line {number}")
             if labels and matching_columns(list(columns), settings.text_column):
                 return list(columns), LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS
     return list(columns), pa.list_(pa.null())
 
 
-def _labels(entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str) -> list[str] | list[int]:
-    if len(keys) > 1:
+def _labels(
+    entry: dict[str, Any], keys: list[str], several: bool, settings: ReadSettings, place: str
+) -> list[str] | list[int]:
+    if several or len(keys) > 1:
         return _labels_of_keys(entry, keys, settings, place)
     value = entry.get(keys[0]) if keys else None
     return labels_of_value(value, settings.label_format == "multi_hot", settings.label_separator, place)
