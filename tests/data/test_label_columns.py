@@ -79,6 +79,11 @@ def test_ids_0_and_2_without_names_are_refused(write_folder, load):  # AC-16
         load(write_folder(train=[("x", [0, 2]), ("y", [2])]))
 
 
+def test_ids_that_may_count_from_1_are_refused_with_the_option(write_folder, load):  # AC-09
+    with pytest.raises(ValueError, match="id 0 never occurs.*Do they count from 1.*--one_based"):
+        load(write_folder(train=[("x", [1]), ("y", [2])]))
+
+
 def test_negative_ids_are_refused(write_folder, load):
     with pytest.raises(ValueError, match="row 1 .* negative label id -100. Was the column padded?"):
         load(write_folder(train=[("x", [0, 1]), ("y", [1, -100])]))

@@ -193,7 +193,7 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 def _read_format(path: Path, name: str | None, reading: ReadSettings, cache_dir: str | os.PathLike | None) -> Source:
-    found = None if name == "parquet" else find_format(path, name)
+    found = None if name == "parquet" else find_format(path, name, reading.encoding)
     if found is None:
         raise _no_format(path)
     kind, files = found

@@ -95,6 +95,8 @@ def test_rows_of_another_width_are_refused(read_table):
         read_table("a.csv", 'text,labels\na,x\n"never closed,x\nb,y\n')
     with pytest.raises(ValueError, match="a.csv, the row behind line 1 is no sound csv"):
         read_table("a.csv", "text,labels\na\rb,x\n")
+    with pytest.raises(ValueError, match="a.csv, the row behind line 0 is no sound csv"):
+        read_table("a.csv", "text,labels\ra,x\r")  # as an old Mac ends lines
 
 
 def test_json_values(read_table):
@@ -129,3 +131,19 @@ def test_documents_without_labels_do_not_fix_the_type(read_table):
 def test_json_that_is_refused(read_table, line, message):
     with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}|a.jsonl, {message}"):
         read_table("a.jsonl", '{"text": "x", "labels": ["a"]}\n' + line + "\n")
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "message"),
+    [
+        ("[1, -1]", {}, r"the label id -1, but label ids are whole numbers from 0 to 2147483647. Padding goes"),
+        ("[1, 0]", {"one_based": True}, r"the label id 0, but label ids are whole numbers from 1 .*leave one_based out"),
+        ("[99999999999]", {}, "the label id 99999999999, but"),
+        (f"[{10**30}]", {}, f"the label id {10**30}, but"),
+        ("[0, 1, 1]", {"label_format": "multi_hot"}, r"the multi-hot rows have different widths, \[2, 3\]"),
+    ],
+)
+def test_ids_in_json_that_are_none(read_table, row, settings, message):
+    """AC-09."""
+    with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}"):
+        read_table("a.jsonl", f'{{"text": "x", "labels": [1, 1]}}\n{{"text": "y", "labels": {row}}}\n', **settings)
