@@ -167,6 +167,15 @@ def test_fasttext_files_named_after_a_data_set(tmp_path):
     assert read_rows(folder, split="validation") == [["y", ["b"]]]
 
 
+def test_folders_of_annif_have_the_names_of_splits(tmp_path):
+    files = {f"{split}/1.{ending}": split for split in ("trn", "dev", "test") for ending in ("txt", "key")}
+    folder = write_files(tmp_path / "corpus", files)
+    assert read_rows(folder, split="validation") == [["dev", ["dev"]]]
+    assert read_rows(folder) == [["trn", ["trn"]]] and read_rows(folder, split="test") == [["test", ["test"]]]
+    with pytest.raises(ValueError, match="Several files claim to be the validation split: val, dev"):
+        read_rows(write_files(folder, {"val/1.txt": "", "val/1.key": ""}))
+
+
 def test_annif_lines_that_are_refused(tmp_path):
     folder = write_files(tmp_path, {"train.tsv": "a\t<x:1>\nb\n"})
     with pytest.raises(ValueError, match="train.tsv, line 2 has no tab"):
