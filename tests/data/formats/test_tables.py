@@ -59,6 +59,19 @@ def test_keys_that_not_every_object_has(read_table):
     assert read_table("a.jsonl", content, text_column="title,abstract", label_column="topic_*") == rows
 
 
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        (['{"labels": ["x"]}', '{"text": "b", "labels": []}'], {}),
+        (['{"l1": "x"}', '{"text": "b", "l2": null}'], {"label_column": "l1,l2"}),
+    ],
+)
+def test_labels_before_the_first_text_fix_their_type(tmp_path, load, lines, settings):
+    (tmp_path / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    data = load(tmp_path / "a.jsonl", validation_fraction=0, **settings)["train"]
+    assert data["text"][:] == ["", "b"] and data["labels"][:] == [[0], []]
+
+
 def test_one_column_for_each_label(read_table):
     content = "id,comment,toxic,insult\n1,x,1,0\n2,y,1,1\n3,z,0,0\n"
     settings = {"text_column": "comment", "label_column": "toxic,insult", "label_format": "multi_hot"}

@@ -117,16 +117,20 @@ def _group(entry: dict[str, Any], name: str) -> str | None:
 
 
 def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.DataType]:
-    """The keys up to the first document with a label behind which all are known that the options name, and the type of labels."""
+    """The keys up to where all that the options name have been seen, and a label; and the type of labels."""
     columns: dict[str, None] = {}
+    kind = None
     for path in paths:
         for number, entry in json_objects(read_lines(path, settings.encoding), path):
             columns.update(dict.fromkeys(entry))
-            keys = matching_columns(list(columns), settings.label_column)
-            labels = _labels(entry, keys, len(keys) > 1, settings, f"{path}, line {number}")
-            if labels and matching_columns(list(columns), settings.text_column):
-                return list(columns), LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS
-    return list(columns), pa.list_(pa.null())
+            if kind is None:
+                keys = matching_columns(list(columns), settings.label_column, complete=False)
+                labels = _labels(entry, keys, len(keys) > 1, settings, f"{path}, line {number}")
+                kind = (LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS) if labels else None
+            options = settings.text_column, settings.label_column
+            if kind is not None and all(matching_columns(list(columns), option) for option in options):
+                return list(columns), kind
+    return list(columns), kind or pa.list_(pa.null())
 
 
 def _labels(
