@@ -17,6 +17,19 @@ def test_integer_ids_are_named_by_the_label_file(write_folder, load):
     assert dataset["train"]["labels"][:] == [[1, 0], [0]]
 
 
+def test_ids_keep_the_meaning_of_the_own_label_file_under_the_names_of_a_model(write_folder, load, tmp_path):
+    folder = write_folder(label_file={"label": ["a", "b", "c"]}, test=[("x", [1]), ("y", [2, 0])])
+    settings = {"for_training": False, "label_space": "file"}
+    data = load(folder, label_names=["c", "a", "b"], **settings)
+    assert data["test"]["labels"][:] == [[2], [0, 1]]
+    (tmp_path / "labels.json").write_text('["c", "a"]')  # of a model that has never seen b
+    with pytest.warns(UserWarning, match="'b'"):
+        data = load(folder, label_file=tmp_path / "labels.json", **settings)
+    assert data["test"]["labels"][:] == [[2], [0, 1]]
+    data = load(folder, label_names=["A", "B", "C"], **settings)  # other names for the same ids
+    assert data["test"]["labels"][:] == [[1], [2, 0]] and label_info_of(data).names[1] == "B"
+
+
 def test_integer_ids_without_names_are_sorted_as_numbers(write_folder, load):
     dataset = load(write_folder(train=[(str(i), [i]) for i in range(12)], label_type=pa.int16()), validation_fraction=0)
     assert dataset["train"]["labels"][:] == [[i] for i in range(12)]
@@ -64,6 +77,11 @@ def test_ids_0_and_2_with_two_names_are_refused(write_folder, load):  # AC-16
 def test_ids_0_and_2_without_names_are_refused(write_folder, load):  # AC-16
     with pytest.raises(ValueError, match="ids go up to 2 but id 1 never occurs"):
         load(write_folder(train=[("x", [0, 2]), ("y", [2])]))
+
+
+def test_ids_that_may_count_from_1_are_refused_with_the_option(write_folder, load):  # AC-09
+    with pytest.raises(ValueError, match="id 0 never occurs.*Do they count from 1.*--one_based"):
+        load(write_folder(train=[("x", [1]), ("y", [2])]))
 
 
 def test_negative_ids_are_refused(write_folder, load):

@@ -52,7 +52,7 @@ def convert(options: argparse.Namespace) -> str:
     check_new_folder(folder)
     if not path.exists():
         raise FileNotFoundError(f"There is no folder or file {path}. Check --dataset.")
-    found = find_format(path, options.format)
+    found = find_format(path, options.format, options.encoding)
     if found is None:
         names = ", ".join(kind.name for kind in FORMATS)
         raise FileNotFoundError(

@@ -76,7 +76,12 @@ class _Split:
 
 
 def encode_source(
-    source: Source, label_file: LabelFile | None, settings: LoaderSettings, fingerprint: str, folder: Path
+    source: Source,
+    label_file: LabelFile | None,
+    settings: LoaderSettings,
+    fingerprint: str,
+    folder: Path,
+    id_names: LabelFile | None = None,
 ) -> LabelInfo:
     """Write each split as ``<split>.arrow`` with ``text`` and ``labels``, and the side file, into a folder.
 
@@ -86,11 +91,13 @@ def encode_source(
         settings: How to read the source.
         fingerprint: Identifies source and settings, recorded in the side file.
         folder: An empty folder.
+        id_names: Names integer labels, where ``label_file`` is not their own.
 
     Raises:
         ValueError: If the data is empty or damaged, a column is missing or of an unsupported type, or names and label ids
             disagree.
     """
+    id_names = id_names or label_file
     data = _nonempty_splits(source, settings)
     kinds = _label_kinds(data, source.name, settings)
     coder = LabelCoder()
@@ -98,8 +105,8 @@ def encode_source(
         name: _Split(
             split,
             f"{source.name}: {name}",
-            kinds[name] and _read_labels(data, name, kinds[name], coder, label_file, source.name, settings),
-            _read_filters(data, name, coder, label_file, source.name, settings),
+            kinds[name] and _read_labels(data, name, kinds[name], coder, id_names, source.name, settings),
+            _read_filters(data, name, coder, id_names, source.name, settings),
         )
         for name, split in data.items()
     }
@@ -211,14 +218,14 @@ def _read_labels(
     name: str,
     kind: str,
     coder: LabelCoder,
-    label_file: LabelFile | None,
+    id_names: LabelFile | None,
     source: str,
     settings: LoaderSettings,
 ) -> LabelRows:
-    """The label sets of one split; integers are named by its own features, else by the label file."""
+    """The label sets of one split; integers are named by its own features, else by ``id_names``."""
     column = settings.label_column
     where = f"{source}: column {column!r} of {name}"
-    id_labels = _class_names(data[name].schema, column, where) or (label_file.names.labels if label_file else None)
+    id_labels = _class_names(data[name].schema, column, where) or (id_names.names.labels if id_names else None)
     if kind == "multi_hot" and id_labels is None:
         # Columns without names: the first document says how many there are.
         first, rows = next(iter(data.items()))
@@ -231,7 +238,7 @@ def _read_filters(
     data: dict[str, pads.Dataset],
     name: str,
     coder: LabelCoder,
-    label_file: LabelFile | None,
+    id_names: LabelFile | None,
     source: str,
     settings: LoaderSettings,
 ) -> LabelRows | None:
@@ -241,7 +248,7 @@ def _read_filters(
         return None
     where = f"{source}: column {FILTER_LABELS!r} of {name}"
     kind = label_kind(schema.field(FILTER_LABELS).type, "ids", where)
-    names = _class_names(schema, settings.label_column, where) or (label_file.names.labels if label_file else None)
+    names = _class_names(schema, settings.label_column, where) or (id_names.names.labels if id_names else None)
     return read_label_rows(data[name], FILTER_LABELS, kind, coder, names, where)
 
 

@@ -90,8 +90,9 @@ def check_id_gaps(labels: Iterable[str], source: str) -> None:
     ids = set(map(int, labels))
     missing = next((i for i in range(len(ids)) if i not in ids), None)
     if missing is not None:
+        hint = " Do they count from 1? Text files are read so with one_based=True (--one_based)." if missing == 0 else ""
         raise ValueError(
             f"{source}: the label ids go up to {max(ids)} but id {missing} never occurs, and there are no label names to "
-            "say whether it exists. Give a labels.json or label_names=… with one name per id; if the numbers are codes and "
+            f"say whether it exists.{hint} Give a labels.json or label_names=… with one name per id; if the numbers are codes and "
             "not ids, store them as strings."
         )

@@ -72,8 +72,8 @@ def load_xmtc_dataset(
             (docs/data.md), or the id of a data set on the Hub. A single file is training data.
         format: Format of the files, such as ``"csv"`` or ``"xmc-raw"``; recognised by their names and first lines where it is None.
         label_space: ``"train"`` numbers the labels of the training split; ``"file"`` all labels of the label file.
-        label_file: Label file or SKOS vocabulary to use instead of the data set's own. It sets order and names; for integer labels its n-th
-            entry is label id n.
+        label_file: Label file or SKOS vocabulary to use instead of the data set's own. It sets order and names. Integer labels are those of
+            the data set's own label file; where that has no label in common with it, or there is none, its n-th entry is label id n.
         label_names: The same held in memory, for instance the names of a trained model.
         label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1; ``"multi_hot"`` also for tables with
             a column of 0 and 1 for each label.
@@ -141,7 +141,7 @@ def load_xmtc_dataset(
     if not (folder / LABEL_INFO_FILE).is_file():
         labels = read_label_file(label_path) if label_path else given_names
         with build_folder(folder) as unfinished:
-            encode_source(source, labels, settings, fingerprint, unfinished)
+            encode_source(source, labels, settings, fingerprint, unfinished, _own_names(source, labels))
     info = LabelInfo.load(folder)
     benchmark = find_benchmark(named, source.name)
     facts = {"language": source.card.language, "named": benchmark and benchmark.name}
@@ -167,8 +167,18 @@ def _choose_label_file(source: Source, path: str | os.PathLike | None, given_nam
     return None
 
 
+def _own_names(source: Source, labels: LabelFile | None) -> LabelFile | None:
+    """The data set's own label file, if labels are taken from another that has some of its labels; None otherwise."""
+    if source.label_file is None or labels is None:
+        return None
+    own = read_label_file(source.label_file)
+    return own if not own.names.ids.keys().isdisjoint(labels.names.ids) else None
+
+
 def _fingerprint(source: Source, given_names: LabelFile | None, label_path: Path | None, settings: LoaderSettings) -> str:
     labels = given_names.fingerprint if given_names else label_path and [label_path.suffix, file_digest(label_path)]
+    if source.label_file not in (None, label_path):
+        labels = [labels, file_digest(source.label_file)]
     parts = [_ENCODING_VERSION, source.name, source.fingerprint, source.card.license, labels, asdict(settings)]
     return cache_key(parts)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from hf_xmtc.data import label_info_of
 from hf_xmtc.data.formats.corpus import ReadSettings
 from hf_xmtc.data.formats.registry import find_format
 from small_formats import FILES, read_rows, write_files
@@ -38,6 +39,8 @@ def test_sparse_rows_without_labels_or_features(tmp_path):
         ),
         ("2 3 6\n0 0:1\n-1 0:1\n", "line 3 holds the label id -1"),
         ("2 3 6\n0 0:1\n0 0;1\n", "line 3: '0;1' are no pairs of index:value"),
+        ("1 3 16\n1_1 0:1\n", "line 2: '1_1 0:1' holds '_', but must hold numbers"),
+        ("1 0 6\n0 0:1\n", "line 2 holds the feature 0, but the header names 0 features"),
     ],
 )
 def test_sparse_files_that_contradict_themselves(tmp_path, content, message):
@@ -77,6 +80,34 @@ def test_pairs_to_leave_out_come_with_the_documents(tmp_path):
     write_files(tmp_path, {"filter_labels_train.txt": "3 1\n"})
     with pytest.raises(ValueError, match="filter_labels_train.txt names the document 3, but .*trn.json has 3 documents"):
         read_rows(folder)
+
+
+def test_pairs_of_documents_that_cannot_be_are_refused(tmp_path):
+    files = {"trn.json": '{"title": "a", "target_ind": [0]}\n', "lbl.json": '{"uid": "x"}\n'}
+    for line, settings, message in (
+        ("-1 0", {}, "-1, but they count from 0"),
+        ("0 1", {"one_based": True}, "0, but they count from 1"),
+    ):
+        folder = write_files(tmp_path, {**files, "filter_labels_train.txt": f"{line}\n"})
+        files["trn.json"] = files["trn.json"].replace("[0]", "[1]")
+        with pytest.raises(ValueError, match=f"filter_labels_train.txt, line 1 names the document {message}"):
+            read_rows(folder, **settings)
+
+
+@pytest.mark.parametrize(
+    ("files", "rows"),
+    [
+        ({"train.txt": "__label__é à\n"}, [["à", ["é"]]]),
+        ({"train.tsv": "à\t<http://example.org/é>\n"}, [["à", ["http://example.org/é"]]]),
+        ({"lyrl2004_tokens_train.dat": ".I 1\n.W\nà\n", "rcv1-v2.topics.qrels": "é 1 1\n"}, [["à", ["é"]]]),
+    ],
+)
+def test_a_named_encoding_is_used_to_recognise_and_to_read(tmp_path, load, files, rows):
+    """AC-11."""
+    folder = write_files(tmp_path, {name: text.encode("latin-1") for name, text in files.items()})
+    data = load(folder, encoding="latin-1", validation_fraction=0)
+    names = label_info_of(data).names
+    assert [[row["text"], [names[i] for i in row["labels"]]] for row in data["train"]] == rows
 
 
 def test_titles_that_repeat_are_no_labels(tmp_path):
@@ -125,9 +156,24 @@ def test_libmultilabel_without_ids_and_with_other_widths(tmp_path):
     assert find_format(folder, None) is None
 
 
+def test_any_blank_ends_a_word_of_fasttext(tmp_path):
+    content = "__label__a\t__label__b\tfirst text\n__label__c\vsecond\ttext\t__label__d\n__label__e\n"
+    rows = read_rows(write_files(tmp_path, {"train.txt": content}))
+    assert rows == [["first text", ["a", "b"]], ["second text", ["c", "d"]], ["", ["e"]]]
+
+
 def test_fasttext_files_named_after_a_data_set(tmp_path):
     folder = write_files(tmp_path, {"cooking.train": "__label__a x\n", "cooking.valid": "__label__b y\n"})
     assert read_rows(folder, split="validation") == [["y", ["b"]]]
+
+
+def test_folders_of_annif_have_the_names_of_splits(tmp_path):
+    files = {f"{split}/1.{ending}": split for split in ("trn", "dev", "test") for ending in ("txt", "key")}
+    folder = write_files(tmp_path / "corpus", files)
+    assert read_rows(folder, split="validation") == [["dev", ["dev"]]]
+    assert read_rows(folder) == [["trn", ["trn"]]] and read_rows(folder, split="test") == [["test", ["test"]]]
+    with pytest.raises(ValueError, match="Several files claim to be the validation split: val, dev"):
+        read_rows(write_files(folder, {"val/1.txt": "", "val/1.key": ""}))
 
 
 def test_annif_lines_that_are_refused(tmp_path):

@@ -103,6 +103,9 @@ def test_corpora_of_annif(tmp_path):
     yso = "http://www.yso.fi/onto/yso/"
     folder = write_files(tmp_path / "short", {"train.tsv": f"Linnan salakäytävä\t<{yso}p7346> <{yso}p6289>\n"})
     assert read_rows(folder) == [["Linnan salakäytävä", [f"{yso}p7346", f"{yso}p6289"]]]
+    # Its CSV has the columns text and subject_uris.
+    folder = write_files(tmp_path / "csv", {"train.csv": f"text,subject_uris\nLinna,<{yso}p7346> <{yso}p6289>\nTie,\n"})
+    assert read_rows(folder, label_column="subject_uris") == [["Linna", [f"{yso}p7346", f"{yso}p6289"]], ["Tie", []]]
     files = {"1.txt": "Pyramidit\n", "1.tsv": f"<{yso}p18569>\tpyramidit\n<{yso}p3973>\tantiikki\n"}
     folder = write_files(tmp_path / "full", {**files, "2.txt": "Haudat", "2.key": "muistomerkit\nihmeet"})
     assert read_rows(folder) == [["Pyramidit", [f"{yso}p18569", f"{yso}p3973"]], ["Haudat", ["muistomerkit", "ihmeet"]]]

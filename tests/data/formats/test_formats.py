@@ -200,3 +200,13 @@ def test_the_recognised_format_is_said(tmp_path, load, caplog):
     assert (
         "corpus is read as lines: train_labels.txt, train_texts.txt. Another format can be named (--format)." in caplog.text
     )
+
+
+def test_lone_surrogates_are_replaced_and_said(tmp_path, load, caplog):  # AC-64
+    lines = '{"text": "a\\ud800", "labels": ["x"]}\n{"text": "b", "labels": ["x"]}\n'
+    folder = write_files(tmp_path / "corpus", {"train.jsonl": lines})
+    assert load(folder, validation_fraction=0)["train"]["text"][:] == ["a\ufffd", "b"]
+    assert "1 texts are not valid Unicode" in caplog.text
+    folder = write_files(tmp_path / "labels", {"train.jsonl": lines.replace('"x"', '"x\\udfff"')})
+    with pytest.raises(ValueError, match=r"'x\\udfff' in the column 'labels' is not valid Unicode"):
+        load(folder)

@@ -28,6 +28,50 @@ def test_columns_under_other_names(read_table):
         read_table("a.csv", content, text_column="title")
 
 
+def test_texts_are_joined_in_the_order_of_the_option(read_table):
+    content = "abstract,title,labels\na,t,x\n"
+    assert read_table("a.csv", content, text_column="title,abstract") == [["t\na", ["x"]]]
+    assert read_table("a.csv", content.replace("t,x", "t,"), text_column="title,a*") == [["t\na", []]]
+
+
+@pytest.mark.parametrize("option", ["text_column", "label_column"])
+def test_one_misspelt_column_of_several_is_refused(read_table, option):
+    names = {"text_column": "title,abstrct", "label_column": "labels,lables"}[option]
+    settings = {"text_column": "title,abstract", option: names}
+    for name, content in (
+        ("a.csv", "title,abstract,labels\nt,a,x\n"),
+        ("a.jsonl", '{"title": "t", "abstract": "a", "labels": ["x"]}\n'),
+    ):
+        with pytest.raises(ValueError, match=f"{name} has no column '{names}'; its columns are 'title', 'abstract'"):
+            read_table(name, content, **settings)
+
+
+def test_keys_that_not_every_object_has(read_table):
+    lines = [
+        '{"title": "t", "topic_1": "x"}',
+        '{"title": "u", "abstract": "a", "topic_2": "y", "topic_3": "z"}',
+        '{"topic_2": "y", "abstract": "b"}',
+    ]
+    content = "".join(f"{line}\n" for line in lines)
+    rows = [["t", ["x"]], ["u\na", ["y"]], ["b", ["y"]]]
+    assert read_table("a.jsonl", content, text_column="title,abstract", label_column="topic_1,topic_2") == rows
+    rows[1][1] = ["y", "z"]
+    assert read_table("a.jsonl", content, text_column="title,abstract", label_column="topic_*") == rows
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        (['{"labels": ["x"]}', '{"text": "b", "labels": []}'], {}),
+        (['{"l1": "x"}', '{"text": "b", "l2": null}'], {"label_column": "l1,l2"}),
+    ],
+)
+def test_labels_before_the_first_text_fix_their_type(tmp_path, load, lines, settings):
+    (tmp_path / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    data = load(tmp_path / "a.jsonl", validation_fraction=0, **settings)["train"]
+    assert data["text"][:] == ["", "b"] and data["labels"][:] == [[0], []]
+
+
 def test_one_column_for_each_label(read_table):
     content = "id,comment,toxic,insult\n1,x,1,0\n2,y,1,1\n3,z,0,0\n"
     settings = {"text_column": "comment", "label_column": "toxic,insult", "label_format": "multi_hot"}
@@ -64,6 +108,8 @@ def test_rows_of_another_width_are_refused(read_table):
         read_table("a.csv", 'text,labels\na,x\n"never closed,x\nb,y\n')
     with pytest.raises(ValueError, match="a.csv, the row behind line 1 is no sound csv"):
         read_table("a.csv", "text,labels\na\rb,x\n")
+    with pytest.raises(ValueError, match="a.csv, the row behind line 0 is no sound csv"):
+        read_table("a.csv", "text,labels\ra,x\r")  # as an old Mac ends lines
 
 
 def test_json_values(read_table):
@@ -98,3 +144,19 @@ def test_documents_without_labels_do_not_fix_the_type(read_table):
 def test_json_that_is_refused(read_table, line, message):
     with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}|a.jsonl, {message}"):
         read_table("a.jsonl", '{"text": "x", "labels": ["a"]}\n' + line + "\n")
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "message"),
+    [
+        ("[1, -1]", {}, r"the label id -1, but label ids are whole numbers from 0 to 2147483647. Padding goes"),
+        ("[1, 0]", {"one_based": True}, r"the label id 0, but label ids are whole numbers from 1 .*leave one_based out"),
+        ("[99999999999]", {}, "the label id 99999999999, but"),
+        (f"[{10**30}]", {}, f"the label id {10**30}, but"),
+        ("[0, 1, 1]", {"label_format": "multi_hot"}, r"the multi-hot rows have different widths, \[2, 3\]"),
+    ],
+)
+def test_ids_in_json_that_are_none(read_table, row, settings, message):
+    """AC-09."""
+    with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}"):
+        read_table("a.jsonl", f'{{"text": "x", "labels": [1, 1]}}\n{{"text": "y", "labels": {row}}}\n', **settings)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .corpus import LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema
-from .split_files import SPLITS, find_split_files
+from .split_files import find_split_files, split_folders
 from .text_lines import read_lines
 
 __all__ = ["ANNIF_FOLDER"]
@@ -15,7 +15,7 @@ _ENDINGS = (".tsv", ".key")
 def _find(path: Path, given: bool) -> dict[str, list[Path]]:
     if not path.is_dir():
         return {}
-    found = {split: _texts(path / split) for split in SPLITS if (path / split).is_dir()}
+    found = {split: _texts(place) for split, place in split_folders(path).items()}
     if found := {split: texts for split, texts in found.items() if texts}:
         return found
     # train.txt beside train.tsv are rather two formats of lines.

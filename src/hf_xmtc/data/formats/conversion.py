@@ -1,5 +1,6 @@
 """From any format to a folder of parquet files, document by document."""
 
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from ..label_file import LabelFile
 from .corpus import Corpus, Documents
 
 __all__ = ["record_batches", "write_corpus", "write_labels"]
+
+logger = logging.getLogger(__name__)
 
 # A batch ends behind so many documents or characters, and a file behind so many bytes.
 _BATCH_DOCUMENTS = 8_192
@@ -85,10 +88,15 @@ def _array(name: str, values: list[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     except UnicodeEncodeError as error:
         if name != "text":
+            joined = ("".join(value or "") for value in values)  # lists of labels too
+            strange = next(text for text in joined if replace_surrogates(text) != text)
             raise ValueError(
-                f"A label is not valid Unicode ({error}): it holds a lone surrogate. Mend it in the file."
+                f"{strange!r:.80} in the column {name!r} is not valid Unicode ({error}): it holds a lone surrogate. Mend it in the file."
             ) from error
-        return pa.array([text and replace_surrogates(text) for text in values], kind)
+        valid = [text and replace_surrogates(text) for text in values]
+        number = sum(new != text for new, text in zip(valid, values, strict=True))
+        logger.warning(f"{number:,} texts are not valid Unicode; each of their lone surrogates is now U+FFFD.")
+        return pa.array(valid, kind)
 
 
 def _write_split(documents: Documents, folder: Path, split: str, bar: tqdm) -> tuple[list[Path], int]:

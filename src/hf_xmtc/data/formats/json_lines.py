@@ -26,6 +26,8 @@ from .text_lines import read_lines
 
 __all__ = ["JSON_LINES", "text_of"]
 
+_LARGEST_ID = 2**31 - 1
+
 
 def text_of(entry: dict[str, Any], columns: list[str], place: str) -> str | None:
     """The text under some keys, joined by line ends; None where it is missing.
@@ -42,10 +44,11 @@ def text_of(entry: dict[str, Any], columns: list[str], place: str) -> str | None
 
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
-    return Corpus({split: _documents(split, paths, settings) for split, paths in files.items()})
+    widths: set[int] = set()  # of multi-hot rows
+    return Corpus({split: _documents(split, paths, settings, widths) for split, paths in files.items()})
 
 
-def _documents(split: str, paths: list[Path], settings: ReadSettings) -> Documents:
+def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: set[int]) -> Documents:
     columns, label_type = _scan(paths, settings)
     texts = matching_columns(columns, settings.text_column)
     keys = matching_columns(columns, settings.label_column)
@@ -58,23 +61,54 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings) -> Documen
     def read(path: Path) -> Iterator[tuple[str | None, list[str] | list[int]]]:
         for number, entry in json_objects(read_lines(path, settings.encoding), path):
             place = f"{path}, line {number}"
-            labels = _labels(entry, keys, settings, place)
+            labels = _labels(entry, _keys_in(entry, keys, settings.label_column), len(keys) > 1, settings, place)
+            if multi_hot and len(keys) == 1 and (row := entry.get(keys[0])) is not None:
+                _check_width(row, widths, place)
             if labels and type(labels[0]) is not kind:
                 raise ValueError(
                     f"{place} holds the label {labels[0]!r}, but labels before it are of the type {kind.__name__}. Write all labels the "
                     "same way: codes as strings, ids as numbers."
                 )
-            # Ids count from 0 in what is read.
             yield (
-                text_of(entry, texts, place),
+                text_of(entry, _keys_in(entry, texts, settings.text_column), place),
                 *(_group(entry, name) for name in groups),
-                [label - 1 for label in labels] if settings.one_based and kind is int else labels,
+                _counted_from_0(labels, settings.one_based, place) if labels and kind is int and not multi_hot else labels,
             )
 
+    multi_hot = settings.label_format == "multi_hot"
     group = group_field(settings, split, [columns], paths[:1])
     groups = list(group)
     kind = int if label_type == LABEL_IDS else str
     return Documents(documents_schema(label_type if keys else None, group), read_all(paths, read))
+
+
+def _counted_from_0(ids: list[int], one_based: bool, place: str) -> list[int]:
+    wrong = next((label_id for label_id in ids if not one_based <= label_id <= _LARGEST_ID), None)
+    if wrong is not None:
+        hint = (
+            "Do they count from 0? Then leave one_based out."
+            if wrong == 0
+            else "Padding goes; codes are written as strings."
+        )
+        raise ValueError(
+            f"{place} holds the label id {wrong}, but label ids are whole numbers from {int(one_based)} to {_LARGEST_ID}. {hint}"
+        )
+    return [label_id - 1 for label_id in ids] if one_based else ids
+
+
+def _check_width(row: Any, widths: set[int], place: str) -> None:
+    """Refuse a multi-hot row of another width than the rows before it."""
+    widths.add(len(row) if isinstance(row, list) else 1)
+    if len(widths) > 1:
+        raise ValueError(
+            f"{place}: the multi-hot rows have different widths, {sorted(widths)}. Are these label ids? Then leave "
+            "label_format='multi_hot' out."
+        )
+
+
+def _keys_in(entry: dict[str, Any], keys: list[str], wanted: str) -> list[str]:
+    """The keys of an option, with those that match its pattern in this entry alone."""
+    return list(dict.fromkeys([*keys, *matching_columns(list(entry), wanted, complete=False)])) if "*" in wanted else keys
 
 
 def _group(entry: dict[str, Any], name: str) -> str | None:
@@ -83,19 +117,26 @@ def _group(entry: dict[str, Any], name: str) -> str | None:
 
 
 def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.DataType]:
-    """The keys up to the first document with a label, and the type of labels."""
+    """The keys up to where all that the options name have been seen, and a label; and the type of labels."""
     columns: dict[str, None] = {}
+    kind = None
     for path in paths:
         for number, entry in json_objects(read_lines(path, settings.encoding), path):
             columns.update(dict.fromkeys(entry))
-            labels = _labels(entry, matching_columns(list(entry), settings.label_column), settings, f"{path}, line {number}")
-            if labels and matching_columns(list(columns), settings.text_column):
-                return list(columns), LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS
-    return list(columns), pa.list_(pa.null())
+            if kind is None:
+                keys = matching_columns(list(columns), settings.label_column, complete=False)
+                labels = _labels(entry, keys, len(keys) > 1, settings, f"{path}, line {number}")
+                kind = (LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS) if labels else None
+            options = settings.text_column, settings.label_column
+            if kind is not None and all(matching_columns(list(columns), option) for option in options):
+                return list(columns), kind
+    return list(columns), kind or pa.list_(pa.null())
 
 
-def _labels(entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str) -> list[str] | list[int]:
-    if len(keys) > 1:
+def _labels(
+    entry: dict[str, Any], keys: list[str], several: bool, settings: ReadSettings, place: str
+) -> list[str] | list[int]:
+    if several or len(keys) > 1:
         return _labels_of_keys(entry, keys, settings, place)
     value = entry.get(keys[0]) if keys else None
     return labels_of_value(value, settings.label_format == "multi_hot", settings.label_separator, place)

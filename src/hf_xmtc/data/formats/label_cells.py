@@ -2,15 +2,18 @@
 
 import ast
 import json
+import re
 from typing import Any
 
 __all__ = ["labels_of_cell", "labels_of_value"]
 
 _SEPARATORS = "|;,\t\n"
+# As Annif writes subjects.
+_URIS = re.compile(r"<\w+:[^<>\s]+>(\s+<\w+:[^<>\s]+>)*")
 
 
 def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
-    """The labels in a cell of text; blanks around them and empty ones do not count.
+    """The labels in a cell of text; blanks around them, empty ones, and the brackets of URIs such as ``<http://a> <http://b>`` do not count.
 
     Args:
         cell: The text.
@@ -21,6 +24,8 @@ def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
         ValueError: If the cell may hold several labels and nothing says how they are separated.
     """
     cell = cell.strip()
+    if _URIS.fullmatch(cell) and (separator is None or not separator.strip()):
+        return [uri[1:-1] for uri in cell.split()]
     if separator is not None:
         parts = cell.split(separator) if separator.strip() else cell.split() if separator else [cell]
         return [label for part in parts if (label := part.strip())]

@@ -12,6 +12,7 @@ from .text_lines import read_lines
 __all__ = ["ANNIF", "FASTTEXT", "LIBMULTILABEL"]
 
 _PREFIX = "__label__"
+_BLANK = re.compile(r"[ \t\v\f\r\0]")  # what ends a word for fastText
 _URI = re.compile(r"[^\t]*\t<\w+:[^\t]*")
 
 _Line = tuple[str, list[str]]
@@ -56,10 +57,11 @@ def _is_libmultilabel(line: str) -> bool:
 def _fasttext(line: str, first: str) -> _Line:
     labels = []
     while line.startswith(_PREFIX):  # at the beginning, where they usually are
-        label, _, line = line.partition(" ")
+        label, *rest = _BLANK.split(line, maxsplit=1)
         labels.append(label)
+        line = "".join(rest)
     if _PREFIX in line:
-        words = line.split(" ")
+        words = _BLANK.split(line)
         labels += [word for word in words if word.startswith(_PREFIX)]
         line = " ".join(word for word in words if not word.startswith(_PREFIX))
     return line, [label for label in (label.removeprefix(_PREFIX) for label in labels) if label]

@@ -30,20 +30,20 @@ def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
         raise FileNotFoundError(
             f"{folder} has no {_TOPICS}, which holds the topics of the documents. Put it beside the .dat files."
         )
-    topics = _read_topics(qrels)
+    topics = _read_topics(qrels, settings.encoding)
     schema = documents_schema(LABEL_STRINGS)
-    splits = {split: Documents(schema, _reader(paths, topics, qrels)) for split, paths in files.items()}
+    splits = {split: Documents(schema, _reader(paths, topics, qrels, settings.encoding)) for split, paths in files.items()}
     hierarchy = _named(folder, _HIERARCHY)
-    return Corpus(splits, hierarchy and _read_hierarchy(hierarchy))
+    return Corpus(splits, hierarchy and _read_hierarchy(hierarchy, settings.encoding))
 
 
 def _named(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def _read_topics(path: Path) -> dict[str, list[str]]:
+def _read_topics(path: Path, encoding: str | None) -> dict[str, list[str]]:
     topics: dict[str, list[str]] = {}
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, encoding), start=1):
         fields = line.split()
         if fields and len(fields) != 3:
             raise ValueError(f"{path}, line {number} is {line!r:.40}, but a line holds a topic, the id of a document and 1.")
@@ -52,10 +52,12 @@ def _read_topics(path: Path) -> dict[str, list[str]]:
     return topics
 
 
-def _reader(paths: list[Path], topics: dict[str, list[str]], qrels: Path) -> Callable[[], Iterator[tuple[str, list[str]]]]:
+def _reader(
+    paths: list[Path], topics: dict[str, list[str]], qrels: Path, encoding: str | None
+) -> Callable[[], Iterator[tuple[str, list[str]]]]:
     def read() -> Iterator[tuple[str, list[str]]]:
         for path in paths:
-            for document, text, number in _documents(path):
+            for document, text, number in _documents(path, encoding):
                 if document not in topics:
                     raise ValueError(
                         f"{path}, line {number}: {qrels.name} has no topic of the document {document}. Was it cut off?"
@@ -65,10 +67,10 @@ def _reader(paths: list[Path], topics: dict[str, list[str]], qrels: Path) -> Cal
     return read
 
 
-def _documents(path: Path) -> Iterator[tuple[str, str, int]]:
+def _documents(path: Path, encoding: str | None) -> Iterator[tuple[str, str, int]]:
     """Id, tokens and first line of each document."""
     document, words, start = None, None, 0
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, encoding), start=1):
         if line.startswith(".I "):
             if words is not None:
                 yield document, " ".join(words), start
@@ -87,9 +89,9 @@ def _documents(path: Path) -> Iterator[tuple[str, str, int]]:
         yield document, " ".join(words), start
 
 
-def _read_hierarchy(path: Path) -> LabelFile:
+def _read_hierarchy(path: Path, encoding: str | None) -> LabelFile:
     labels, names, parents = [], [], []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, encoding), start=1):
         match = _TOPIC.fullmatch(line)
         if match is None and line.strip():
             raise ValueError(

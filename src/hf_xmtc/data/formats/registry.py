@@ -48,12 +48,13 @@ def format_named(name: str) -> Format:
     )
 
 
-def find_format(path: Path, name: str | None) -> tuple[Format, dict[str, list[Path]]] | None:
+def find_format(path: Path, name: str | None, encoding: str | None = None) -> tuple[Format, dict[str, list[Path]]] | None:
     """The format of a folder or file with the files of each split; None where no format recognises it.
 
     Args:
         path: A folder or file that exists.
         name: The format's name; None to recognise it by the names and first lines of the files.
+        encoding: Encoding of the files, None for UTF-8 or a recognised UTF-16.
 
     Raises:
         FileNotFoundError: If the named format does not find its files.
@@ -67,7 +68,7 @@ def find_format(path: Path, name: str | None) -> tuple[Format, dict[str, list[Pa
                 f"{path} is no data of the format {name!r}: it needs {kind.expects}; there is {listing or 'nothing'}."
             )
         return kind, files
-    found = [(kind, files) for kind in FORMATS if (files := kind.find(path, False)) and _looks_right(kind, files)]
+    found = [(kind, files) for kind in FORMATS if (files := kind.find(path, False)) and _looks_right(kind, files, encoding)]
     if not found:
         return None
     paths = _paths(found[0][1])
@@ -91,8 +92,8 @@ def ambiguous_formats(path: Path, files: dict[str, set[Path]]) -> ValueError:
     )
 
 
-def _looks_right(kind: Format, files: dict[str, list[Path]]) -> bool:
-    return kind.looks_right(first_line(next(iter(files.values()))[0]))
+def _looks_right(kind: Format, files: dict[str, list[Path]], encoding: str | None) -> bool:
+    return kind.looks_right(first_line(next(iter(files.values()))[0], encoding))
 
 
 def _paths(files: dict[str, list[Path]]) -> set[Path]:

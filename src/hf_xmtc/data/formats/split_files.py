@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["SPLITS", "files_of_splits", "find_split_files", "named_files"]
+__all__ = ["SPLITS", "files_of_splits", "find_split_files", "named_files", "split_folders"]
 
 SPLITS = ("train", "validation", "test")
 _NAMES = {"train": "train|trn", "validation": "validation|valid|val|dev", "test": "test|tst"}
@@ -35,6 +35,18 @@ def named_files(*patterns: str) -> Callable[[Path, bool], dict[str, list[Path]]]
         return {split: [files[split][0] for files in found] for split in SPLITS if all(split in files for files in found)}
 
     return find
+
+
+def split_folders(folder: Path) -> dict[str, Path]:
+    """The folder of each split that has one.
+
+    Raises:
+        ValueError: If two claim to be the same.
+    """
+    places = {split: [folder / name for name in _NAMES[split].split("|") if (folder / name).is_dir()] for split in SPLITS}
+    for split, found in places.items():
+        _check(split, [(0, 1, place) for place in found], folder)
+    return {split: found[0] for split, found in places.items() if found}
 
 
 def find_split_files(folder: Path, pattern: str) -> dict[str, list[Path]]:

@@ -47,7 +47,9 @@ def _quoted_rows(lines: Iterator[str], name: Any) -> Iterator[tuple[int, list[st
     if first.startswith("sep=") and len(first) == 5:  # Excel's way to name the delimiter
         delimiter, first, offset = first[4], next(lines, ""), 1
     else:
-        delimiter = max(_DELIMITERS, key=lambda sign: len(next(csv.reader([first], delimiter=sign), [])))
+        # A carriage return, which stops the library, is said with its line below.
+        line = first.partition("\r")[0]
+        delimiter = max(_DELIMITERS, key=lambda sign: len(next(csv.reader([line], delimiter=sign), [])))
     # The library stops at cells of 128 KiB by default; a document may be a book.
     limit = csv.field_size_limit(2**31 - 1)
     line = offset  # the last one that was sound; a quote that is never closed runs to the end of the file

@@ -25,12 +25,23 @@ from .text_lines import read_lines
 __all__ = ["CSV", "TSV", "join_texts", "matching_columns"]
 
 
-def matching_columns(columns: list[str], wanted: str) -> list[str]:
-    """The columns that an option names: one, several with commas between them, or all that match a pattern with ``*``."""
+def matching_columns(columns: list[str], wanted: str, complete: bool = True) -> list[str]:
+    """The columns that an option names, in its order: one, several with commas between them, or all that match a pattern with ``*``.
+
+    Args:
+        columns: Those there are.
+        wanted: The option.
+        complete: Give none where one of several is missing.
+    """
     if wanted in columns:
         return [wanted]
-    patterns = [pattern.strip() for pattern in wanted.split(",")]
-    return [column for column in columns if any(fnmatch.fnmatchcase(column, pattern) for pattern in patterns)]
+    chosen: dict[str, None] = {}
+    for pattern in map(str.strip, wanted.split(",")):
+        matches = [pattern] if pattern in columns else [name for name in columns if fnmatch.fnmatchcase(name, pattern)]
+        if complete and not matches:
+            return []
+        chosen.update(dict.fromkeys(matches))
+    return list(chosen)
 
 
 def join_texts(texts: list[str | None]) -> str | None:

@@ -43,10 +43,10 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
         yield from decode_lines(file, path, encoding)
 
 
-def first_line(path: Path) -> str:
+def first_line(path: Path, encoding: str | None = None) -> str:
     """The beginning of the first line, for recognising a format; empty where it cannot be read."""
     try:
-        return next(read_lines(path), "")
+        return next(read_lines(path, encoding), "")
     except ValueError:
         return ""
 
@@ -96,7 +96,7 @@ def decode_lines(file: IO[bytes], name: object, encoding: str | None = None) -> 
 
 def _unmarked(start: bytes) -> str:
     even, odd = start[::2].count(0), start[1::2].count(0)
-    if max(even, odd) < _SHARE_OF_NUL * len(start) or min(even, odd) * 10 > max(even, odd):
+    if not start or max(even, odd) < _SHARE_OF_NUL * len(start) or min(even, odd) * 10 > max(even, odd):
         return "utf-8"
     return "utf-16-be" if even > odd else "utf-16-le"
 

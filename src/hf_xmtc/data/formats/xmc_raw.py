@@ -100,6 +100,10 @@ def _read_pairs(path: Path, num_labels: int, settings: ReadSettings) -> Callable
                 f"{path}, line {number} is {line!r:.40}, but a line holds the number of a document and that of a label."
             ) from error
         check_label_id(label - settings.one_based, num_labels, f"{path}, line {number}", settings.one_based)
+        if document < settings.one_based:
+            raise ValueError(
+                f"{path}, line {number} names the document {document}, but they count from {int(settings.one_based)}."
+            )
         documents.append(document - settings.one_based)
         labels.append(label - settings.one_based)
     order = np.argsort(np.array(documents, dtype=np.int64), kind="stable")

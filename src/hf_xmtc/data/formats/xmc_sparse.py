@@ -22,7 +22,7 @@ def _find(path: Path, given: bool) -> dict[str, list[Path]]:
 
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
-    headers = {split: _header(path) for split, (path,) in files.items()}
+    headers = {split: _header(path, settings.encoding) for split, (path,) in files.items()}
     widths = {split: num_labels for split, (_, _, num_labels) in headers.items()}
     if len(set(widths.values())) > 1:
         raise ValueError(
@@ -40,9 +40,9 @@ def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
     return Corpus(splits, names_of_rows([str(i) for i in range(next(iter(widths.values())))]))
 
 
-def _header(path: Path) -> tuple[int, int | None, int]:
+def _header(path: Path, encoding: str | None) -> tuple[int, int | None, int]:
     """Documents, features (None for a matrix of labels) and labels."""
-    line = next(read_lines(path), "")
+    line = next(read_lines(path, encoding), "")
     match = _HEADER.fullmatch(line)
     if match is None:
         raise ValueError(
@@ -58,16 +58,18 @@ def _reader(
 ) -> Callable[[], Iterator[tuple[list, ...]]]:
     def read() -> Iterator[tuple[list, ...]]:
         number = 1
-        lines = read_lines(path)
+        lines = read_lines(path, settings.encoding)
         next(lines)
         for number, line in enumerate(lines, start=2):
             place = f"{path}, line {number}"
+            if "_" in line:  # which Python reads within numbers
+                raise ValueError(f"{place}: {line!r:.60} holds '_', but must hold numbers.")
             # A line that begins with a blank has no label.
             head, _, tail = ("", "", line) if num_features is None else line.partition(" ")
             ids, features = _label_ids(head, place), _pairs(tail, place)
             if num_features is None:
                 ids = [label_id for label_id, value in features if value]
-            elif wrong := next((i for i, _ in features if not 0 <= i < num_features), None):
+            elif (wrong := next((i for i, _ in features if not 0 <= i < num_features), None)) is not None:
                 raise ValueError(
                     f"{place} holds the feature {wrong}, but the header names {num_features} features, 0 to {num_features - 1}."
                 )
