@@ -72,6 +72,14 @@ TRAINING_CONFLICTS = (
         "the model scores all labels and has no candidates. Add --config_overrides num_candidates=128, or leave it out.",
     ),
     Conflict(
+        ("tune_encoder",),
+        CHOSEN,
+        ("model",),
+        lambda name: name != "NeighborsForXMTC",
+        "it is an option of the family neighbors. Leave it out, or add --model_family neighbors.",
+    ),
+    Conflict(("tune_encoder",), CHOSEN, ("backbone",), (None,), "there is no encoder to tune. Add --backbone FOLDER_OR_HUB_ID."),
+    Conflict(
         ("tune_retrieval_weight", "retrieval_weight"),
         bool,
         ("set_metrics",),

@@ -101,6 +101,13 @@ class XMTCTrainingArguments(TrainingArguments):
             "choices": THRESHOLDS,
         },
     )
+    tune_encoder: bool = field(
+        default=False,
+        metadata={
+            "help": "hf-xmtc train: for neighbors with --backbone, first train the encoder contrastively, so that training texts with a label "
+            "in common, and a label's own text, come near each other. learning_rate, num_train_epochs and the like are those of this training."
+        },
+    )
     num_random_candidates: int = field(
         default=8,
         metadata={"help": "Random labels among a training document's candidates, for models that score candidates."},
