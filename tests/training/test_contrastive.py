@@ -70,7 +70,8 @@ def tuner(tmp_path, corpus, tokenizer):
         info = label_info_of(corpus)
         sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
         torch.manual_seed(0)
-        backbone = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=16, initializer_range=0.5, **sizes)
+        backbone = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=16, initializer_range=0.2, **sizes)
+        backbone.hidden_dropout_prob = backbone.attention_probs_dropout_prob = 0.0
         settings = {
             "per_device_train_batch_size": 6,
             "num_train_epochs": 3,
@@ -92,10 +93,6 @@ def tuner(tmp_path, corpus, tokenizer):
     return make
 
 
-def encoder_of(trainer: ContrastiveTrainer) -> dict[str, torch.Tensor]:
-    return {name: weight.clone() for name, weight in trainer.model.backbone.state_dict().items()}
-
-
 @torch.no_grad()
 def cosines(trainer: ContrastiveTrainer) -> tuple[float, float]:
     """Mean cosine of validation texts that share a label, and of those that do not."""
@@ -108,29 +105,25 @@ def cosines(trainer: ContrastiveTrainer) -> tuple[float, float]:
 
 
 def test_texts_that_share_a_label_come_near_each_other(tuner):
-    trainer = tuner(num_train_epochs=12)
+    trainer = tuner(num_train_epochs=12, eval_strategy="no", save_strategy="no", load_best_model_at_end=False)
     near, far = cosines(trainer)
+    before = trainer.evaluate()["eval_nDCG@5"]
     trainer.train()
     nearer, farther = cosines(trainer)
-    assert nearer - farther > near - far + 0.2
+    assert nearer - farther > near - far + 0.05
+    assert trainer.evaluate()["eval_nDCG@5"] > before
     assert trainer.model.config.num_documents == 0  # a checkpoint has the encoder alone
-    losses = [entry["eval_nDCG@5"] for entry in trainer.state.log_history if "eval_nDCG@5" in entry]
-    assert len(losses) == 12 and max(losses) > losses[0]
 
 
 def test_a_resumed_training_equals_an_uninterrupted_one(tuner):
-    whole = tuner("whole")
+    strategy = {"save_strategy": "steps", "save_steps": 5, "eval_strategy": "steps", "eval_steps": 5}  # within an epoch
+    whole, again = tuner("whole", **strategy), tuner("again", **strategy)
     whole.train()
-    stopped = tuner("stopped", save_strategy="steps", save_steps=5, eval_strategy="no", load_best_model_at_end=False)
-    stopped.train()
-    again = tuner("again", save_strategy="steps", save_steps=5, eval_strategy="no", load_best_model_at_end=False)
-    again.train(resume_from_checkpoint=f"{stopped.args.output_dir}/checkpoint-5")
-    assert again.state.global_step == stopped.state.global_step == 12
-    for name, weight in encoder_of(stopped).items():
-        assert torch.equal(weight, encoder_of(again)[name]), name
-    other = tuner("other", seed=7)
-    other.train()
-    assert any(not torch.equal(weight, encoder_of(other)[name]) for name, weight in encoder_of(whole).items())
+    again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-5")
+    assert again.state.global_step == whole.state.global_step == 12
+    assert again.state.log_history == whole.state.log_history
+    for name, weight in whole.model.backbone.state_dict().items():
+        assert torch.equal(weight, again.model.backbone.state_dict()[name]), name
 
 
 def test_pairs_follow_from_seed_epoch_and_document_alone(tuner):
@@ -140,7 +133,9 @@ def test_pairs_follow_from_seed_epoch_and_document_alone(tuner):
     width = alone["input_ids"].shape[1]
     assert torch.equal(whole["input_ids"][[2, 6], :width], alone["input_ids"])
     collator.epoch.fill_(1)
-    assert not torch.equal(collator(features)["shares_label"], whole["shares_label"])
+    later = collator(features[:4])["shares_label"]
+    collator.seed = 7
+    assert not torch.equal(later, whole["shares_label"]) and not torch.equal(later, collator(features[:4])["shares_label"])
     assert "labels" in collator([{"input_ids": [5], "labels": [0]}])  # of evaluation
 
 
@@ -153,7 +148,7 @@ def test_the_encoder_reads_in_mixed_precision_where_that_is_chosen(tuner, bf16):
 
 
 def test_what_cannot_be_tuned_is_refused(tuner, corpus, tokenizer):
-    trainer = tuner()
+    trainer = tuner(eval_strategy="no", load_best_model_at_end=False)
     alone = [{"input_ids": [5], "labels": [0]}, {"input_ids": [6], "labels": [1]}]
     settings = {"args": trainer.args, "train_dataset": Dataset.from_list(alone), "processing_class": tokenizer}
     with pytest.raises(ValueError, match="No two of the 2 training documents share a label"):
