@@ -78,7 +78,9 @@ TRAINING_CONFLICTS = (
         lambda name: name != "NeighborsForXMTC",
         "it is an option of the family neighbors. Leave it out, or add --model_family neighbors.",
     ),
-    Conflict(("tune_encoder",), CHOSEN, ("backbone",), (None,), "there is no encoder to tune. Add --backbone FOLDER_OR_HUB_ID."),
+    Conflict(
+        ("tune_encoder",), CHOSEN, ("backbone",), (None,), "there is no encoder to tune. Add --backbone FOLDER_OR_HUB_ID."
+    ),
     Conflict(
         ("tune_retrieval_weight", "retrieval_weight"),
         bool,

@@ -160,9 +160,7 @@ class ContrastiveTrainer(XMTCTrainer):
             )
         super().__init__(model, args, **kwargs)
         self.label_texts = label_texts
-        texts = LabelledTexts(
-            self.train_dataset, label_texts if model.config.label_text_weight else None, self.num_labels
-        )
+        texts = LabelledTexts(self.train_dataset, label_texts if model.config.label_text_weight else None, self.num_labels)
         rows = texts.anchors
         if not len(rows):
             raise ValueError(
@@ -171,9 +169,7 @@ class ContrastiveTrainer(XMTCTrainer):
             )
         self.anchors = self.train_dataset.select(rows).add_column(ROW, rows)
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        self.data_collator = PairCollator(
-            self.processing_class, self.num_labels, keep_unseen=True, seed=seed, texts=texts
-        )
+        self.data_collator = PairCollator(self.processing_class, self.num_labels, keep_unseen=True, seed=seed, texts=texts)
         if self.args.dataloader_persistent_workers:
             self.data_collator.epoch.share_memory_()
 
