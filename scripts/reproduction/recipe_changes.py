@@ -15,7 +15,7 @@ DEFAULTS = {
     entry.name: entry.default
     for settings in (ModelArguments, DataArguments, hf_xmtc.XMTCTrainingArguments)
     for entry in dataclasses.fields(settings)
-    if entry.name not in {*SAID_ELSEWHERE, "seed", "dataset", "backbone", "word_vectors"}
+    if entry.name not in {*SAID_ELSEWHERE, "seed", "dataset", "backbone", "candidates_from", "word_vectors"}
 }
 
 # What a recipe that says nothing of it was made with.

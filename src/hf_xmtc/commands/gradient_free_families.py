@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["GRADIENT_FREE", "MODEL_OPTIONS", "TRAINING_OPTIONS", "check_idle_options", "idle_options"]
+__all__ = ["GRADIENT_FREE", "MODEL_OPTIONS", "check_idle_options", "idle_options", "idle_training_options"]
 
 GRADIENT_FREE = ("bonsai", "dismec", "neighbors", "parabel")
-TRAINING_OPTIONS = (
+# Those that say how an encoder is tuned, where tune_encoder asks for that.
+ENCODER_OPTIONS = (
     "learning_rate",
     "num_train_epochs",
     "max_steps",
@@ -24,13 +25,6 @@ TRAINING_OPTIONS = (
     "adam_beta1",
     "adam_beta2",
     "adam_epsilon",
-    "adam_epsilon_uncorrected",
-    "label_optimizer",
-    "label_learning_rate",
-    "cornet_learning_rate",
-    "sparse_embeddings",
-    "shard_labels",
-    "averaging_start_epoch",
     "early_stopping_patience",
     "eval_strategy",
     "eval_steps",
@@ -38,18 +32,28 @@ TRAINING_OPTIONS = (
     "save_steps",
     "save_total_limit",
     "greater_is_better",
+    "dataloader_drop_last",
+    "load_best_model_at_end",
+    "metric_for_best_model",
+    "seed",
+    "data_seed",
+)
+TRAINING_OPTIONS = (
+    *ENCODER_OPTIONS,
+    "adam_epsilon_uncorrected",
+    "label_optimizer",
+    "label_learning_rate",
+    "cornet_learning_rate",
+    "sparse_embeddings",
+    "shard_labels",
+    "averaging_start_epoch",
     "torch_compile",
     "torch_compile_backend",
     "torch_compile_mode",
-    "dataloader_drop_last",
     "fsdp",
     "deepspeed",
-    "load_best_model_at_end",
-    "metric_for_best_model",
     "activation_checkpointing",
     "gradient_checkpointing",
-    "seed",
-    "data_seed",
 )
 MODEL_OPTIONS = ("model", "cornet_num_blocks", "cornet_context_size", "label_bias_from_frequency", "word_vectors")
 # Values that leave an option off, as text.
@@ -62,8 +66,18 @@ def idle_options(given: Mapping[str, Any]) -> list[str]:
     Args:
         given: Name of an option → its value, which may be text.
     """
-    idle = [name for name in MODEL_OPTIONS if name in given and str(given[name]).lower() not in _OFF]
-    return idle + [name for name in TRAINING_OPTIONS if name in given]
+    idle = [name for name in MODEL_OPTIONS if name in given and _is_on(given[name])]
+    return idle + [name for name in idle_training_options(given) if name in given]
+
+
+def idle_training_options(settings: Mapping[str, Any]) -> list[str]:
+    """`TRAINING_OPTIONS` without those that tune an encoder, where the settings ask for that."""
+    tunes = _is_on(settings.get("tune_encoder", False))
+    return [name for name in TRAINING_OPTIONS if not tunes or name not in ENCODER_OPTIONS]
+
+
+def _is_on(value: Any) -> bool:
+    return str(value).lower() not in _OFF
 
 
 def check_idle_options(family: str, idle: Sequence[str]) -> None:
@@ -78,6 +92,6 @@ def check_idle_options(family: str, idle: Sequence[str]) -> None:
     """
     if idle:
         raise ValueError(
-            f"{', '.join(idle)} cannot be used with the family {family}, which is trained without gradients. Leave "
-            f"{'it' if len(idle) == 1 else 'them'} out."
+            f"{', '.join(idle)} cannot be used with the family {family}, which is trained without gradients (but for an encoder, with "
+            f"tune_encoder). Leave {'it' if len(idle) == 1 else 'them'} out."
         )

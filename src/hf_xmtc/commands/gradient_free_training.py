@@ -30,14 +30,14 @@ def train_without_gradients(
     if not isinstance(model, NeighborsForXMTC):
         costs = train_linear_trees(model, trainer.train_dataset, unread_ids)
     else:
-        with trainer.autocast_smart_context_manager():
+        with trainer.accelerator.autocast():
             costs = store_neighbors(model, trainer.train_dataset, label_token_ids(info, tokenizer), unread_ids)
         names = VOTE_FIELDS if hasattr(model, "backbone") else VOTE_FIELDS[:3]
         fields = [name for name in names if name not in read_overrides(recipe.model.config_overrides)]
         if trainer.eval_dataset is None:
             logger.info(f"There is no validation split to choose {', '.join(fields)} on; the defaults are taken.")
         else:
-            with trainer.autocast_smart_context_manager():
+            with trainer.accelerator.autocast():
                 costs |= choose_vote(model, trainer.eval_dataset, fields)
         values = ", ".join(f"{name} {getattr(model.config, name):g}" for name in names)
         logger.info(f"{model.config.num_documents:,} training documents are stored; they vote with {values}.")

@@ -8,7 +8,7 @@ from hf_xmtc.training.linear_trees import check_omikuji
 
 from .config_overrides import read_overrides
 from .families import family_named
-from .gradient_free_families import MODEL_OPTIONS, TRAINING_OPTIONS, check_idle_options, idle_options
+from .gradient_free_families import MODEL_OPTIONS, check_idle_options, idle_options, idle_training_options
 
 __all__ = ["check_gradient_options", "without_gradient_options"]
 
@@ -41,7 +41,7 @@ def check_gradient_options(recipe: Any) -> None:
     family, given = recipe.model.model_family, recipe.choices or ()
     if family_named(family)[1].is_trained_by_gradient:
         return
-    chosen = {**vars(recipe.model), **vars(recipe.data)}
+    chosen = {**vars(recipe.model), **vars(recipe.data), **vars(recipe.training)}
     idle = idle_options({name: chosen.get(name) for name in given})
     idle += [name for name in PRECISION_OPTIONS if name in given and not recipe.model.backbone]
     idle += [
@@ -61,5 +61,5 @@ def without_gradient_options(settings: dict[str, Any], family: str) -> dict[str,
     """The settings of a run without those that have no part in it."""
     if family_named(family)[1].is_trained_by_gradient:
         return settings
-    left_out = {*MODEL_OPTIONS, *TRAINING_OPTIONS, *(() if settings.get("backbone") else PRECISION_OPTIONS)}
+    left_out = {*MODEL_OPTIONS, *idle_training_options(settings), *(() if settings.get("backbone") else PRECISION_OPTIONS)}
     return {name: value for name, value in settings.items() if name not in left_out}

@@ -300,7 +300,12 @@ class Recipe:
         model_class = family_named(self.model.model_family)[1]
         check_model_settings({**vars(self.model), "num_candidates": self.model.num_candidates}, ModelArguments)
         check_gradient_options(self)
-        facts = {"model": model_class.__name__, "has_thresholds": model_class.has_thresholds, **self.model.config_settings()}
+        facts = {
+            "model": model_class.__name__,
+            "backbone": self.model.backbone,
+            "has_thresholds": model_class.has_thresholds,
+            **self.model.config_settings(),
+        }
         check_training_settings(facts, self.training)
 
     def to_dict(self) -> dict[str, Any]:

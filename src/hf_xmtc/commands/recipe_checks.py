@@ -62,7 +62,19 @@ RECIPE_CONFLICTS = (
         "it reads no CLS tokens. Leave it out.",
     ),
 )
-TRAINING_CONFLICTS = MODEL_CONFLICTS
+TRAINING_CONFLICTS = (
+    *MODEL_CONFLICTS,
+    Conflict(
+        ("tune_encoder",),
+        CHOSEN,
+        ("model",),
+        lambda name: name != "NeighborsForXMTC",
+        "it is an option of the family neighbors. Leave it out, or add --model_family neighbors.",
+    ),
+    Conflict(
+        ("tune_encoder",), CHOSEN, ("backbone",), (None,), "there is no encoder to tune. Add --backbone FOLDER_OR_HUB_ID."
+    ),
+)
 
 
 def check_model_settings(settings: Mapping[str, Any], defaults: type) -> None:

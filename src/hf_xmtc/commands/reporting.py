@@ -13,6 +13,7 @@ from hf_xmtc.models.modeling_xmtc import XMTCPreTrainedModel
 from hf_xmtc.training import XMTCTrainingArguments, plot_training_curve
 
 from .families import reads_labels
+from .gradient_free_families import GRADIENT_FREE
 from .recipe import Recipe
 
 __all__ = ["final_summary", "next_steps", "setting_hints", "threshold_summary", "write_picture_and_card"]
@@ -46,9 +47,9 @@ def setting_hints(recipe: Recipe, num_labels: int, splits: Container[str]) -> li
         hints.append(f"All {num_labels:,} labels are read beside every text; each costs as much as one more token.")
         if recipe.model.model_family == "laco":
             hints[-1] += " --config_overrides num_candidates=64 reads only the likeliest ones."
-    if (
-        recipe.model.backbone or recipe.model.model
-    ) and recipe.training.learning_rate == XMTCTrainingArguments.learning_rate:
+    is_pretrained = recipe.model.backbone or recipe.model.model
+    is_frozen = recipe.model.model_family in GRADIENT_FREE and not recipe.training.tune_encoder
+    if is_pretrained and not is_frozen and recipe.training.learning_rate == XMTCTrainingArguments.learning_rate:
         hints.append(
             f"learning_rate={recipe.training.learning_rate:g} suits models from scratch; pretrained encoders and trained models are usually fine-tuned with 2e-5 "
             "to 5e-4."

@@ -1,6 +1,7 @@
 """`TrainingRun`: a training run from data to model folder, in four phases."""
 
 import copy
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, summar
 from hf_xmtc.hub import push_folder
 from hf_xmtc.training import XMTCTrainer, initialize_votes
 from hf_xmtc.training.checkpoint_files import checkpoints_in
+from hf_xmtc.training.contrastive import ContrastiveTrainer
 from hf_xmtc.training.label_sharding import num_parameters
 
 from .candidate_search import find_candidates
 from .data_loading import check_splits, content_digest, load_data, rows_in_data, set_propensity_constants
 from .export_check import check_folder, reference_scores
 from .frequency_report import frequency_report
-from .gradient_free_training import train_without_gradients
+from .gradient_free_training import label_token_ids, train_without_gradients
 from .json_files import write_json
 from .model_building import build_model, build_tokenizer, check_size, initialize_labels, model_digest
 from .output_folder import DATA_DIGEST, OutputFolder
@@ -112,7 +114,11 @@ class TrainingRun:
             initialize_votes(model, self.tokenized["train"])
         if getattr(model, "teacher", None) is not None:
             self.tokenized, self._candidate_metrics = give_teacher(model, self.tokenized, self.tokenizer, self.info, args)
-        self.trainer = self.trainer_class(
+        trainer_class = self.trainer_class
+        if args.tune_encoder:
+            texts = label_token_ids(self.info, self.tokenizer)
+            trainer_class = functools.partial(ContrastiveTrainer, label_texts=texts)
+        self.trainer = trainer_class(
             model,
             args,
             train_dataset=self.tokenized["train"],
@@ -149,13 +155,19 @@ class TrainingRun:
         self.metrics["train"] = costs
 
     def _train(self) -> dict[str, float]:
-        trainer = self.trainer
-        if trainer.model.is_trained_by_gradient:
+        if self.trainer.model.is_trained_by_gradient:
             seconds = self._train_upper_levels()
-            trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
+            self._train_by_gradient()
             costs = self._costs()
             return {**costs, "seconds": round(costs["seconds"] + seconds, 1)}
-        return train_without_gradients(self.recipe, trainer, self.tokenizer, self.info)
+        if self.args.tune_encoder:
+            self._train_by_gradient()
+        costs = train_without_gradients(self.recipe, self.trainer, self.tokenizer, self.info)
+        tuning = self._costs() if self.args.tune_encoder else {"seconds": 0.0}
+        return {**costs, **tuning, "seconds": round(costs["seconds"] + tuning["seconds"], 1)}
+
+    def _train_by_gradient(self) -> None:
+        self.trainer.train(resume_from_checkpoint=self._resumes and any(checkpoints_in(self.args.output_dir)))
 
     def _train_upper_levels(self) -> float:
         """Train the levels of a label tree that the model takes over; returns the seconds, 0 where there are none."""

@@ -248,7 +248,10 @@ def _introduction(family: str, dataset_name: str, label_info: Mapping, recipe: M
         return introduction(label_info["num_labels"], dataset_name, recipe)
     blocks = recipe.get("cornet_num_blocks")
     head = f" with {blocks} CorNet block{'s' if blocks != 1 else ''}" if blocks else ""
-    start = f"fine-tuned from {code(_without_path(base_model))}" if base_model else "trained from scratch"
+    start = "trained from scratch"
+    if base_model:
+        is_frozen = family == "neighbors" and not recipe.get("tune_encoder")
+        start = f"{'with the frozen encoder' if is_frozen else 'fine-tuned from'} {code(_without_path(base_model))}"
     return (
         f"Tags a text with the right few of **{label_info['num_labels']:,} labels**. A {code(family)} model{head}, {start} "
         f"on {escaped(dataset_name)}, made with `hf_xmtc`. A text can have any number of labels."

@@ -26,7 +26,7 @@ __all__ = ["NeighborsForXMTC"]
 class NeighborsForXMTC(GrowingModel, GradientFreeModel):
     """The vote of the most similar training documents, which the model holds with their labels and the labels' texts.
 
-    Similarity is the cosine of TF-IDF vectors, or with a backbone that of a frozen encoder's mean states. A label that no training document
+    Similarity is the cosine of TF-IDF vectors, or with a backbone that of an encoder's mean states. A label that no training document
     has can be found by its text (`NeighborHead`).
 
     Our design. Votes of similar training texts are what TReaderXML (Wang et al., 2022, §3.1) takes its teacher knowledge from.

@@ -101,6 +101,13 @@ class XMTCTrainingArguments(TrainingArguments):
             "choices": THRESHOLDS,
         },
     )
+    tune_encoder: bool = field(
+        default=False,
+        metadata={
+            "help": "hf-xmtc train: for neighbors with --backbone, first train the encoder contrastively, so that training texts with a label "
+            "in common, and a label's own text, come near each other. learning_rate, num_train_epochs and the like are those of this training."
+        },
+    )
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations in a row without a better metric_for_best_model."}
     )
