@@ -300,17 +300,18 @@ def _refuse_mixed_results(table: Table, results_dir: Path) -> None:
 
 
 def _data_of(recipes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The digest of the data of each recipe that has one, or has the fingerprint of one that has.
+    """One name for the data of each recipe: those are of the same data that have a fingerprint or a digest in common.
 
-    A fingerprint is of the way the data were read as well, which a later version of the loader may call something else.
+    A fingerprint is of the way the data were read as well, which a later version of the loader may call something else; a digest is of the
+    documents that were used, of which a row may take a sample.
     """
-    digests = {recipe.get(FINGERPRINT): recipe[DATA_DIGEST] for recipe in recipes.values() if DATA_DIGEST in recipe}
-    found = {
-        name: recipe.get(DATA_DIGEST) or digests.get(recipe[FINGERPRINT], recipe[FINGERPRINT])
-        for name, recipe in recipes.items()
-        if {FINGERPRINT, DATA_DIGEST} & recipe.keys()
-    }
-    return {name: {DATA_DIGEST: digest} for name, digest in found.items()}
+    keys = {name: {recipe.get(FINGERPRINT), recipe.get(DATA_DIGEST)} - {None} for name, recipe in recipes.items()}
+    groups: list[set[str]] = []
+    for found in filter(None, keys.values()):
+        found = found.union(*(group for group in groups if group & found))
+        groups = [group for group in groups if not group & found] + [found]
+    named = {key: min(group) for group in groups for key in group}
+    return {name: {DATA_DIGEST: named[min(found)]} for name, found in keys.items() if found}
 
 
 def _without(recipe: dict[str, Any], *names: str) -> dict[str, Any]:
