@@ -84,7 +84,7 @@ def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
         if any(run["recipe"].get(setting) for run in runs):
             sampled = all("document_sample" in run["recipe"] for run in runs if run["recipe"].get(setting))
             first, how = ("", ", a sample by a hash of the texts,") if sampled else ("the first ", "")
-            limited = _with_setting(rows, setting)
+            limited = [row for row in rows if any(run["recipe"].get(setting) for run in row.runs)]
             users = "" if len(limited) == len(rows) else f" by {', '.join(row.title for row in limited)}"
             notes.append(f"Of {documents} {first}{_by_value(limited, setting)}{how} are used{users}.")
     if any("micro_f1" in run["metrics"][SPLIT] for run in runs):
