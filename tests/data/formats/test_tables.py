@@ -80,6 +80,24 @@ def test_one_column_for_each_label(read_table):
         read_table("b.csv", content.replace("1,x", "7,x"), **{**settings, "label_column": "*"})
 
 
+def test_columns_that_say_true_or_false_are_one_column_for_each_label(read_table):
+    settings = {"text_column": "comment", "label_column": "toxic,insult", "label_format": "multi_hot"}
+    rows = read_table("a.csv", "comment,toxic,insult\nx,True,False\ny,TRUE,true\n", **settings)
+    assert rows == [["x", ["toxic"]], ["y", ["toxic", "insult"]]]
+
+
+@pytest.mark.parametrize(("one", "zero"), [("1", "0"), ("1.0", "0.0"), ("True", "False"), ("yes", "no"), ("1", "")])
+def test_zeros_and_ones_are_no_labels(read_table, one, zero):
+    content = f"text,t_a,t_b\nx,{one},{zero}\ny,{one},{one}\n"
+    with pytest.raises(ValueError, match="the label columns t_a, t_b hold nothing but .*label_format='multi_hot'"):
+        read_table("a.csv", content, label_column="t_*")
+
+
+def test_columns_of_one_label_each_may_hold_a_flag_among_others(read_table):
+    rows = read_table("a.csv", "text,t1,t2\nx,1,rain\n", label_column="t*1,t2")
+    assert rows == [["x", ["1", "rain"]]]
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_exports_of_excel(read_table, encoding, delimiter):

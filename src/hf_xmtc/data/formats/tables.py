@@ -24,6 +24,10 @@ from .text_lines import read_lines
 
 __all__ = ["CSV", "TSV", "join_texts", "matching_columns"]
 
+# What says in a cell whether a document has the label of the column.
+_ONES, _ZEROS = ("1", "1.0", "true"), ("0", "0.0", "false", "")
+_FLAGS = {*_ONES, *_ZEROS, "yes", "no"}
+
 
 def matching_columns(columns: list[str], wanted: str, complete: bool = True) -> list[str]:
     """The columns that an option names, in its order: one, several with commas between them, or all that match a pattern with ``*``.
@@ -103,21 +107,29 @@ def _table_documents(path: Path, quoted: bool, settings: ReadSettings, groups: l
         separator = settings.label_separator
         # Several columns hold one label each.
         separator = "" if len(places) > 1 and separator is None else separator
+        seen: set[str] = set()
         for number, row in rows:
             place = f"{path}, line {number}"
             labels = [label for i in places for label in labels_of_cell(row[i], separator, place)]
+            if len(places) > 1 and seen <= _FLAGS:
+                seen.update(label.lower() for label in labels)
             yield join_texts([row[i] for i in texts]), *(row[i] or None for i in further), labels
+        if seen and seen <= _FLAGS:
+            raise ValueError(
+                f"{path}: the label columns {', '.join(names)} hold nothing but {', '.join(sorted(seen))}. If each column says whether a document has "
+                "its label, give label_format='multi_hot' (--label_format multi_hot)."
+            )
 
 
 def _ones(cells: list[str], names: list[str], place: str) -> list[str]:
     """The columns whose cell is 1."""
     for name, cell in zip(names, cells, strict=True):
-        if cell.strip() not in ("0", "1", "", "0.0", "1.0"):
+        if cell.strip().lower() not in {*_ONES, *_ZEROS}:
             raise ValueError(
-                f"{place}: the column {name!r} holds {cell!r:.40}, but with label_format='multi_hot' label columns hold 0 or 1. "
-                "Name the label columns in label_column='a,b,c' (--label_column)."
+                f"{place}: the column {name!r} holds {cell!r:.40}, but with label_format='multi_hot' label columns hold 0 or 1, or True or False. "
+                "Write these, and name in label_column='a,b,c' (--label_column) the label columns alone."
             )
-    return [name for name, cell in zip(names, cells, strict=True) if cell.strip() in ("1", "1.0")]
+    return [name for name, cell in zip(names, cells, strict=True) if cell.strip().lower() in _ONES]
 
 
 CSV = Format("csv", files_of_splits(".csv"), _read(quoted=True), "train.csv, validation.csv, test.csv, or one .csv file")
