@@ -76,7 +76,7 @@ def test_training_goes_on_with_other_labels_and_says_at_first_the_same_of_known_
     folder, told = gone_on
     assert f"Starting from {old}: 4 of its 6 labels are kept, 2 are new and 2 dropped." in told
     assert "which lack 2 labels of the model, such as 'place'. To keep them" in told
-    assert "What was tuned on the model's old data, thresholds or the weight of retrieval, is not taken over" in told
+    assert "The thresholds that were tuned on the model's old data are not taken over" in told
     assert "Reopened" in told
     torch.testing.assert_close(scores_of(folder, KEPT), scores_of(old, KEPT), atol=1e-6, rtol=0)
     found = scores_of(folder, ["zoo", "law"])

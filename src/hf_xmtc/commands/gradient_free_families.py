@@ -91,7 +91,8 @@ def check_idle_options(family: str, idle: Sequence[str]) -> None:
         ValueError: If there are any.
     """
     if idle:
+        but = " (but for an encoder, with tune_encoder)" if family == "neighbors" else ""
         raise ValueError(
-            f"{', '.join(idle)} cannot be used with the family {family}, which is trained without gradients (but for an encoder, with "
-            f"tune_encoder). Leave {'it' if len(idle) == 1 else 'them'} out."
+            f"{', '.join(idle)} cannot be used with the family {family}, which is trained without gradients{but}. Leave "
+            f"{'it' if len(idle) == 1 else 'them'} out."
         )
