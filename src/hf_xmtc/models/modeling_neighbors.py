@@ -192,9 +192,8 @@ class NeighborsForXMTC(GrowingModel, GradientFreeModel):
             # What is held need not be encoded again.
             hidden = self.label_head.stored_vectors(digests) or self.encode(input_ids, attention_mask, token_type_ids)
             scores = self.label_head.scores_without_own(hidden, digests)
-            output = XMTCOutput(
-                **dict(zip(("top_scores", "top_labels"), exact_topk(scores, top_k or self.config.num_labels), strict=True))
-            )
+            top_scores, top_labels = exact_topk(scores, top_k or self.config.num_labels)
+            output = XMTCOutput(top_scores=top_scores, top_labels=top_labels)
         else:
             output = self.compute_output(self.encode(input_ids, attention_mask, token_type_ids), labels, top_k)
         return output if return_dict is not False else output.to_tuple()

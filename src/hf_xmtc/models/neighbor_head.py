@@ -124,9 +124,16 @@ class NeighborHead(ScoreHead):
         if isinstance(self.documents, WordIndex):
             config.num_values, config.num_label_values = len(self.documents.values), len(self.label_texts.values)
         else:
-            rows, vectors = assignments.rows.to(device), self.documents.values.float()
-            sums = vectors.new_zeros(self.num_labels, vectors.shape[1]).index_add(0, self.label_ids, vectors[rows])
+            sums = self._sums_of(torch.arange(self.num_labels, device=device))
             self.centroids.store(DocumentVectors(nn.functional.normalize(sums, dim=1, eps=1e-6)))
+
+    def _sums_of(self, labels: Tensor) -> Tensor:
+        """Sum of the vectors of the documents of each label, (W, H) float32; label ids (W,) ascend."""
+        entries = torch.isin(self.label_ids, labels).nonzero()[:, 0]
+        places = torch.searchsorted(labels, self.label_ids[entries].to(labels))
+        rows = Assignments(self.label_offsets, self.label_ids).rows[entries]
+        vectors = self.documents.values[rows].float()
+        return vectors.new_zeros(len(labels), vectors.shape[1]).index_add(0, places, vectors)
 
     def check(self) -> None:
         """Refuse arrays that point to what is not there.
@@ -192,7 +199,7 @@ class NeighborHead(ScoreHead):
         """Vectors of documents by their digests, (B,); None where one of them is not held, or words are instead of vectors."""
         if isinstance(self.documents, WordIndex) or not len(self.digests):
             return None
-        same = digests[:, None] == self.digests
+        same = digests[:, None] == self.digests  # (B, N)
         return DocumentVectors(self.documents.values[same.int().argmax(dim=1)]) if bool(same.any(dim=1).all()) else None
 
     def scores_without_own(self, hidden: WordValues | DocumentVectors, digests: Tensor) -> Tensor:
@@ -219,10 +226,8 @@ class NeighborHead(ScoreHead):
         which, entries = index_entries(self.label_offsets, rows)
         pairs, place = (texts[which] * self.num_labels + self.label_ids[entries]).unique(return_inverse=True)
         owners, own_labels = pairs // self.num_labels, pairs % self.num_labels
-        vectors, of_documents = self.documents.values.float(), Assignments(self.label_offsets, self.label_ids)
-        sums = vectors.new_zeros(cosines.shape[1], vectors.shape[1])
-        sums.index_add_(0, self.label_ids, vectors[of_documents.rows.to(vectors.device)])
-        remaining = sums[own_labels].index_add(0, place, -vectors[rows[which]])
+        labels, of_pairs = own_labels.unique(return_inverse=True)
+        remaining = self._sums_of(labels)[of_pairs].index_add(0, place, -self.documents.values[rows[which]].float())
         # A label without another document is left with what rounding leaves.
         centroids = nn.functional.normalize(remaining, dim=1, eps=1e-6) * (remaining.norm(dim=1, keepdim=True) > 1e-3)
         cosines[owners, own_labels] = (centroids * hidden[owners]).sum(dim=1).clamp(min=0)
