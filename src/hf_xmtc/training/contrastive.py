@@ -18,6 +18,7 @@ from hf_xmtc.models.stored_documents import Assignments
 
 from .neighbors import store_neighbors
 from .trainer import XMTCTrainer
+from .trainer_inputs import seed_draws
 
 __all__ = ["ContrastiveTrainer", "LabelledTexts", "PairCollator", "contrastive_loss"]
 
@@ -168,10 +169,8 @@ class ContrastiveTrainer(XMTCTrainer):
                 "tune_encoder out. Were the right columns read?"
             )
         self.anchors = self.train_dataset.select(rows).add_column(ROW, rows)
-        seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        self.data_collator = PairCollator(self.processing_class, self.num_labels, keep_unseen=True, seed=seed, texts=texts)
-        if self.args.dataloader_persistent_workers:
-            self.data_collator.epoch.share_memory_()
+        self.data_collator = PairCollator(self.processing_class, self.num_labels, keep_unseen=True, texts=texts)
+        seed_draws(self.data_collator, self.args)
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()

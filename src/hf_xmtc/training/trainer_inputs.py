@@ -17,7 +17,7 @@ from .arguments import XMTCTrainingArguments
 from .initialization import set_missing_label_weights
 from .option_conflicts import check_model_options
 
-__all__ = ["check_full_batch", "check_neighbors", "every_document_in_order", "set_up_model", "tokenized"]
+__all__ = ["check_full_batch", "check_neighbors", "every_document_in_order", "seed_draws", "set_up_model", "tokenized"]
 
 
 def set_up_model(trainer: Trainer) -> None:
@@ -42,10 +42,15 @@ def set_up_model(trainer: Trainer) -> None:
         set_missing_label_weights(model, trainer.evaluation.inverse_propensity[:-1])
     collator, config = trainer.data_collator, model.config
     if getattr(config, "auxiliary_task", "none") != "none" and isinstance(collator, XMTCDataCollator):
-        collator.seed = args.data_seed if args.data_seed is not None else args.seed
         collator.num_random_numbers = RANDOM_NUMBERS
-        if args.dataloader_persistent_workers:
-            collator.epoch.share_memory_()
+        seed_draws(collator, args)
+
+
+def seed_draws(collator: XMTCDataCollator, args: XMTCTrainingArguments) -> None:
+    """Let a collator draw by the seed of the data, and by the epoch in all processes that load data."""
+    collator.seed = args.data_seed if args.data_seed is not None else args.seed
+    if args.dataloader_persistent_workers:
+        collator.epoch.share_memory_()
 
 
 def tokenized(trainer: Trainer, dataset: Any, name: str | None = None) -> Any:
