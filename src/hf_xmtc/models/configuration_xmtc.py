@@ -88,8 +88,6 @@ class XMTCConfig(PreTrainedConfig):
         "has_label_thresholds",
     )
 
-    # Former names of fields, which published files have.
-    renamed_fields = {}
     # Fields that are gone, with the value that files may have.
     removed_fields = {}
 
@@ -108,8 +106,6 @@ class XMTCConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any):
         kwargs = with_current_fields(type(self), kwargs)
-        for name in {*self.renamed_fields.values()} & kwargs.keys():
-            setattr(self, name, kwargs.pop(name))
         self._warn_of_misspelt(kwargs)
         # Private state first: the base class reads id2label and num_labels while it initialises.
         names = kwargs.pop("label_names", None)
