@@ -17,10 +17,9 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.models.laco_cross_attention import CrossAttention
-from machine import in_new_process, machine_description
+from machine import in_new_process, machine_description, write_results
 
 __all__ = ["CASES", "Case", "main", "measure"]
 
@@ -77,9 +76,8 @@ def main(arguments: list[str] | None = None) -> None:
     }
     for case in CASES:
         results["cases"].append({**asdict(case), **measure(case, options.repeats, options.threads)})
-        write_json(options.output.with_suffix(".json"), results)
         table = markdown(results)
-        options.output.with_suffix(".md").write_text(table, encoding="utf-8")
+        write_results(options.output, results, table)
     print(table)
 
 

@@ -17,14 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.models.attentionxml_head import DocumentStates, LabelAttentionHead
 from hf_xmtc.models.configuration_lightattention import LightAttentionConfig
 from hf_xmtc.models.label_tree_index import LabelTreeIndex
 from hf_xmtc.models.label_tree_search import TreeLevel, tree_loss
 from hf_xmtc.training.optimizers import CompositeOptimizer, LazyAdam
-from machine import in_new_process, machine_description
+from machine import in_new_process, machine_description, write_results
 
 __all__ = ["main", "measure"]
 
@@ -52,9 +51,9 @@ def main(arguments: list[str] | None = None) -> None:
     results["growth"] = {
         method: {key: _growth(cases, method, key) for key in ("gradients_ms", "step_ms")} for method in METHODS
     }
-    write_json(options.output.with_suffix(".json"), results)
-    options.output.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
-    print(markdown(results))
+    table = markdown(results)
+    write_results(options.output, results, table)
+    print(table)
 
 
 def measure(method: str, num_labels: int, repeats: int) -> dict[str, Any]:

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pyarrow.parquet as pq
 import torch
 
-from hf_xmtc.commands.json_files import write_json
+from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.models.text_index import DocumentVectors, VectorIndex
 from hf_xmtc.retrieval.neighbor_search import approximate_neighbors, faiss_lists, search_neighbors
-from machine import in_new_process, machine_description
+from machine import in_new_process, machine_description, write_results
 
 AMAZONCAT = 1_186_239  # training texts of AmazonCat-13K
 NUM_NEIGHBORS = 10
@@ -42,9 +41,9 @@ def main(arguments: list[str] | None = None) -> None:
         for source in (*options.texts, *options.num_texts)
     ]
     results = {"machine": machine_description(), "torch": torch.__version__, "cases": cases}
-    write_json(options.output.with_suffix(".json"), results)
-    options.output.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
-    print(markdown(results))
+    table = markdown(results)
+    write_results(options.output, results, table)
+    print(table)
 
 
 def vectors_of(source: Path | int, size: int) -> torch.Tensor:
@@ -72,7 +71,7 @@ def measure(source: Path | int, num_queries: int, size: int, approximate: bool) 
     index.store(DocumentVectors(vectors))
     queries, own = DocumentVectors(vectors[:num_queries]), rows[:num_queries]
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of making the vectors
-    before, started = psutil.Process().memory_info().rss, time.process_time()
+    before, started = peak_memory_mb(), time.process_time()
     exact = search_neighbors(index, queries, NUM_NEIGHBORS, rows, own)
     case = {
         "vectors": "random" if isinstance(source, int) else f"TF-IDF of {source.resolve().parent.name}",
@@ -81,7 +80,7 @@ def measure(source: Path | int, num_queries: int, size: int, approximate: bool) 
         "size": size,
         "vectors_mib": round(num_texts * size * 4 / 2**20),
         "exact_seconds": round(time.process_time() - started, 3),
-        "exact_mib": round((_peak_bytes() - before) / 2**20),
+        "exact_mib": peak_memory_mb() - before,
     }
     if approximate:
         import faiss
@@ -143,11 +142,6 @@ def plan(case: dict[str, Any]) -> str:
         )
     sentences.append("With so many texts the search on a CPU is that of faiss; on a GPU it stays exact.")
     return " ".join(sentences)
-
-
-def _peak_bytes() -> int:
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(peak.split()[1]) * 1024
 
 
 if __name__ == "__main__":

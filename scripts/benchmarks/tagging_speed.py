@@ -15,12 +15,11 @@ import torch
 import transformers
 
 from hf_xmtc.commands.document_files import DocumentFile
-from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.processes import peak_memory_mb
 from hf_xmtc.inference.model_opening import choose_max_length, open_model
 from hf_xmtc.inference.text_prediction import predict_texts
 from hf_xmtc.retrieval import generator_for
-from machine import machine_description
+from machine import machine_description, write_results
 
 __all__ = ["main", "measure"]
 
@@ -48,9 +47,8 @@ def main(arguments: list[str] | None = None) -> None:
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         **measure(options.model, texts, options.batch_size),
     }
-    write_json(options.output.with_suffix(".json"), results)
     table = markdown(results)
-    options.output.with_suffix(".md").write_text(table, encoding="utf-8")
+    write_results(options.output, results, table)
     print(table)
 
 

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 
 from hf_xmtc import TReaderXMLConfig, TReaderXMLForXMTC
-from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.data import label_info_of, load_xmtc_dataset, tokenize_dataset
 from hf_xmtc.models.aligned_tokens import pad_documents
 from hf_xmtc.tokenization import train_word_tokenizer
 from hf_xmtc.training.teacher import store_teacher
-from machine import in_new_process, machine_description
+from machine import in_new_process, machine_description, write_results
 
 __all__ = ["main", "markdown", "measure"]
 
@@ -38,9 +37,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     cases = [in_new_process(measure, dataset, options.num_texts, tuple(options.batch_sizes)) for dataset in options.dataset]
     results = {"machine": machine_description(), "torch": torch.__version__, "num_texts": options.num_texts, "cases": cases}
-    write_json(options.output.with_suffix(".json"), results)
-    options.output.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
-    print(markdown(results))
+    table = markdown(results)
+    write_results(options.output, results, table)
+    print(table)
 
 
 @torch.no_grad()
