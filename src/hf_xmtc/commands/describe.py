@@ -13,8 +13,9 @@ from hf_xmtc.data import dataset_statistics, label_counts, label_info_of, load_x
 from hf_xmtc.hub.dataset_card import dataset_card, dataset_table
 
 from .data_options import loader_arguments
-from .describe_options import check_card_folder, option_parser
+from .describe_options import option_parser
 from .json_files import write_json
+from .output_checks import check_card_folder
 
 __all__ = ["main"]
 

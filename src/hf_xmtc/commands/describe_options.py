@@ -1,13 +1,12 @@
 """Options of `hf-xmtc describe`. Nothing heavy is imported, so that help and refusals come at once."""
 
 import argparse
-import os
 from collections.abc import Sequence
 
 from .data_options import add_data_options
-from .output_checks import refusals
+from .output_checks import check_card_folder, refusals
 
-__all__ = ["check_card_folder", "check_options", "option_parser"]
+__all__ = ["check_options", "option_parser"]
 
 
 def option_parser() -> argparse.ArgumentParser:
@@ -39,13 +38,3 @@ def check_options(argv: Sequence[str]) -> None:
     if options.output_dir is not None:
         with refusals():
             check_card_folder(options.output_dir)
-
-
-def check_card_folder(folder: str | os.PathLike) -> None:
-    """Refuse a folder that holds a card, which somebody may have written.
-
-    Raises:
-        FileExistsError: With its name.
-    """
-    if os.path.exists(os.path.join(folder, "README.md")):
-        raise FileExistsError(f"{os.fspath(folder)} holds a README.md. Choose another --output_dir, or move it away.")

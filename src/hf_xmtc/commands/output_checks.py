@@ -8,16 +8,20 @@ from pathlib import Path
 __all__ = [
     "METRICS_FILE",
     "RECIPE_FILE",
+    "check_card_folder",
     "check_empty_folder",
     "check_new_file",
     "check_new_folder",
     "check_other_file",
     "check_run_folder",
+    "check_tree_folder",
     "refusals",
 ]
 
 RECIPE_FILE = "recipe.json"
 METRICS_FILE = "metrics.json"
+# As `hf_xmtc.label_tree` names it, which needs scipy.
+_TREE_FILE = "label_tree.json"
 # What a kill may leave in a folder that holds nothing else yet.
 _LEFTOVERS = {".lock", RECIPE_FILE + ".tmp"}
 
@@ -54,6 +58,29 @@ def check_empty_folder(path: str | os.PathLike) -> None:
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path} exists and is not an empty folder. Choose another --output_dir.")
+
+
+def check_card_folder(path: str | os.PathLike) -> None:
+    """Refuse a folder that holds a card, which somebody may have written.
+
+    Raises:
+        FileExistsError: With its name.
+    """
+    _check_lacks(path, "README.md", "a README.md", "move it away")
+
+
+def check_tree_folder(path: str | os.PathLike) -> None:
+    """Refuse a folder that holds a label tree.
+
+    Raises:
+        FileExistsError: With its name.
+    """
+    _check_lacks(path, _TREE_FILE, "a label tree", f"delete {_TREE_FILE} to build anew")
+
+
+def _check_lacks(folder: str | os.PathLike, file: str, content: str, remedy: str) -> None:
+    if os.path.exists(os.path.join(folder, file)):
+        raise FileExistsError(f"{os.fspath(folder)} holds {content}. Choose another --output_dir, or {remedy}.")
 
 
 def check_new_file(path: str | os.PathLike) -> None:

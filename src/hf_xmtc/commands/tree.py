@@ -19,8 +19,9 @@ from hf_xmtc.retrieval.candidate_generator import VECTORIZER
 from hf_xmtc.training import label_clusters
 
 from .data_options import loader_arguments
+from .output_checks import check_tree_folder
 from .processes import usable_cores
-from .tree_options import MAX_FEATURES, check_tree_folder, option_parser
+from .tree_options import MAX_FEATURES, option_parser
 
 __all__ = ["build_tree", "describe", "main", "tree_of_texts"]
 

@@ -1,18 +1,15 @@
 """Options of `hf-xmtc tree`. Nothing heavy is imported, so that help and refusals come at once."""
 
 import argparse
-import os
 from collections.abc import Sequence
 
 from .data_options import add_data_options
-from .output_checks import refusals
+from .output_checks import check_tree_folder, refusals
 
-__all__ = ["MAX_FEATURES", "check_options", "check_tree_folder", "option_parser"]
+__all__ = ["MAX_FEATURES", "check_options", "option_parser"]
 
 # Most frequent words that describe labels.
 MAX_FEATURES = 500_000
-# As `hf_xmtc.label_tree` names it, which needs scipy.
-_SETTINGS_FILE = "label_tree.json"
 
 
 def option_parser() -> argparse.ArgumentParser:
@@ -71,15 +68,3 @@ def check_options(argv: Sequence[str]) -> None:
     if options.output_dir is not None:
         with refusals():
             check_tree_folder(options.output_dir)
-
-
-def check_tree_folder(folder: str | os.PathLike) -> None:
-    """Refuse a folder that holds a label tree.
-
-    Raises:
-        FileExistsError: With its name.
-    """
-    if os.path.exists(os.path.join(folder, _SETTINGS_FILE)):
-        raise FileExistsError(
-            f"{os.fspath(folder)} holds a label tree. Choose another --output_dir, or delete {_SETTINGS_FILE} to build anew."
-        )
