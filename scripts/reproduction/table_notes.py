@@ -81,10 +81,9 @@ def _notes_on_training(rows: Sequence[RowResults]) -> list[str]:
 def _notes_on_data(rows: Sequence[RowResults]) -> list[str]:
     runs, notes = [run for row in rows for run in row.runs], []
     for setting, documents in DOCUMENT_LIMITS.items():
-        if any(run["recipe"].get(setting) for run in runs):
+        if limited := _with_setting(rows, setting):
             sampled = all("document_sample" in run["recipe"] for run in runs if run["recipe"].get(setting))
             first, how = ("", ", a sample by a hash of the texts,") if sampled else ("the first ", "")
-            limited = [row for row in rows if any(run["recipe"].get(setting) for run in row.runs)]
             users = "" if len(limited) == len(rows) else f" by {', '.join(row.title for row in limited)}"
             notes.append(f"Of {documents} {first}{_by_value(limited, setting)}{how} are used{users}.")
     if any("micro_f1" in run["metrics"][SPLIT] for run in runs):
@@ -128,7 +127,7 @@ def _note_on_shares(row: RowResults) -> str:
 
 
 def _with_setting(rows: Sequence[RowResults], setting: str) -> list[RowResults]:
-    return [row for row in rows if any(setting in run["recipe"] for run in row.runs)]
+    return [row for row in rows if any(run["recipe"].get(setting) for run in row.runs)]
 
 
 def _by_value(rows: Sequence[RowResults], setting: str) -> str:

@@ -1,4 +1,4 @@
-"""What a model folder says was chosen by results on its validation documents, where the model therefore looks better than it is."""
+"""Choices by results on its validation documents that a model folder records; there the model looks better than it is."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ __all__ = ["validation_choices"]
 
 
 def validation_choices(folder: Path) -> list[str]:
-    """What was chosen on validation and moves rankings; thresholds do not.
+    """Names of the choices on validation that move rankings, as thresholds do not.
 
     Args:
         folder: Model folder; of an ensemble its parts are looked at too.

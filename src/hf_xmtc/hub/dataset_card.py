@@ -11,7 +11,7 @@ __all__ = ["dataset_card", "dataset_table"]
 
 
 def dataset_table(statistics: Mapping[str, Any]) -> str:
-    """What `hf_xmtc.data.dataset_statistics` counted, as a Markdown table with a column for each split."""
+    """Counts of `hf_xmtc.data.dataset_statistics` as a Markdown table with a column for each split."""
     splits = statistics["splits"]
     rows = {
         "documents": [f"{numbers['num_documents']:,}" for numbers in splits.values()],

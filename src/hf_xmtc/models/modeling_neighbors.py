@@ -104,7 +104,7 @@ class NeighborsForXMTC(GrowingModel, GradientFreeModel):
 
     @torch.no_grad()
     def encode_texts(self, texts: Sequence[list[int]]) -> WordValues | DocumentVectors:
-        """What `encode` gives for any number of texts as token ids, on the CPU, batch by batch; puts the model into evaluation mode."""
+        """Vectors of any number of texts as token ids by `encode`, on the CPU, batch by batch; puts the model into evaluation mode."""
         self.eval()
         return encode_texts(self.encode, texts, hasattr(self, "words"), self.device)
 

@@ -233,7 +233,7 @@ class NeighborHead(ScoreHead):
         cosines[owners, own_labels] = (centroids * hidden[owners]).sum(dim=1).clamp(min=0)
 
     def word_contributions(self, words: WordValues, label_ids: Tensor) -> Tensor:
-        """What each word adds to the score of a label: its share in the similarity of each document that votes for the label.
+        """Contribution of each word to the score of a label: its share in the similarity of each document that votes for the label.
 
         With the prior they add up to the score.
 

@@ -28,7 +28,8 @@ class XMTCPipeline(Pipeline):
     """The ``text-classification`` pipeline of hf_xmtc models.
 
     One text gives a list of ``{"label", "score"}`` sorted by score; a list of texts gives one such list per text. Scores are
-    independent probabilities (a sigmoid each) and do not add up to one. ``name`` is added where a label has a display name of its own. Only the best ``top_k`` labels are computed, so it is fast with any number of labels.
+    independent probabilities (a sigmoid each) and do not add up to one. ``name`` is added where a label has a display name of its own.
+    Only the best ``top_k`` labels are computed, so it is fast with any number of labels.
 
     A text without any token still gets the labels' scores for an empty document, in the same form. What looks like a special token in
     a text is read as text. Threads may share a pipeline.

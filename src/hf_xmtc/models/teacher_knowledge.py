@@ -217,7 +217,7 @@ class TeacherKnowledge(nn.Module):
 
     @torch.no_grad()
     def vectors_of(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> WordValues | DocumentVectors:
-        """What texts are compared by: of length 1, and of length 0 where a text has no word that is known.
+        """Vectors that texts are compared by: of length 1, and of length 0 where a text has no word that is known.
 
         Args:
             input_ids: Token ids, (B, T).

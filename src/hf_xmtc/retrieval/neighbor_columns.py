@@ -154,7 +154,8 @@ def teacher_report(
 
     Returns:
         ``teacher_recall``: share of a document's labels in its teacher; ``teacher_size``: labels and parents of a teacher, on average;
-        ``near_duplicates``: share of the documents with a neighbour of similarity `NEAR_DUPLICATE` or more; and the metrics of the neighbours' votes (``neighbors_nDCG@5`` …), which a model has to exceed. Empty where no document has labels.
+        ``near_duplicates``: share of the documents with a neighbour of similarity `NEAR_DUPLICATE` or more; and the metrics of the
+        neighbours' votes (``neighbors_nDCG@5`` …), which a model has to exceed. Empty where no document has labels.
     """
     labels = rows["labels"][:]
     if not any(labels):
