@@ -13,7 +13,7 @@ from hf_xmtc.data.build_folder import build_folder
 from hf_xmtc.data.data_card import CardFacts, read_data_card
 from hf_xmtc.data.formats.conversion import write_corpus, write_labels
 from hf_xmtc.data.formats.corpus import LABEL_STRINGS, Corpus, ReadSettings
-from hf_xmtc.data.formats.registry import FORMATS, find_format
+from hf_xmtc.data.formats.registry import FORMATS, CorpusFiles, find_format
 from hf_xmtc.data.label_file import LabelFile, read_label_file
 
 from .convert_options import option_parser
@@ -44,6 +44,7 @@ def convert(options: argparse.Namespace) -> str:
         A sentence on what was written.
 
     Raises:
+        ChildProcessError: If one of several processes was killed.
         FileExistsError: If the output folder exists.
         FileNotFoundError: If there is no such data, or its format is not recognised.
         ValueError: If the data or the settings cannot be used.
@@ -70,11 +71,12 @@ def convert(options: argparse.Namespace) -> str:
         "group_column",
     )
     reading = ReadSettings(**{name: getattr(options, name) for name in names}, require_labels=False)
-    corpus = kind.read(files, reading)
+    source = CorpusFiles(kind.name, files, reading)
+    corpus = source.read()
     if options.label_file:
         corpus = replace(corpus, labels=read_label_file(options.label_file))
     with build_folder(folder) as unfinished:
-        counts = write_corpus(corpus, unfinished, f"{path.name} ({kind.name})")
+        counts = write_corpus(corpus, unfinished, source, path.name, options.num_proc)
         num_labels = _complete_labels(corpus, unfinished)
         readme = (path if path.is_dir() else path.parent) / "README.md"
         facts = read_data_card(readme) if readme.is_file() else CardFacts()

@@ -30,6 +30,12 @@ def option_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also write the bags of words of xmc-sparse, as feature_ids and feature_values",
     )
+    parser.add_argument(
+        "--num_proc",
+        type=int,
+        metavar="N",
+        help="processes that read large files; uncompressed csv, tsv, jsonl, libmultilabel, fasttext and annif are cut for them (default: 1)",
+    )
     return parser
 
 

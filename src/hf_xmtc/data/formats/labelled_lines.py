@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from .corpus import LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema, read_all
+from .corpus import LABEL_STRINGS, Corpus, Documents, FileRows, Format, ReadSettings, documents_schema
 from .split_files import files_of_splits, find_split_files
-from .text_lines import read_lines
+from .text_lines import Span, first_number, read_lines
 
 __all__ = ["ANNIF", "FASTTEXT", "LIBMULTILABEL"]
 
@@ -22,9 +22,9 @@ def _format(name: str, parse: Callable[[str, str], _Line], looks_right: Callable
     """A format whose lines a function splits into text and labels; it gets a line and the first of its file."""
 
     def read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
-        def read_file(path: Path) -> Iterator[_Line]:
-            first = None
-            for number, line in enumerate(read_lines(path, settings.encoding), start=1):
+        def read_file(path: Path | Span) -> Iterator[_Line]:
+            first = next(read_lines(path.path, settings.encoding)) if isinstance(path, Span) else None
+            for number, line in enumerate(read_lines(path, settings.encoding), start=first_number(path)):
                 first = line if first is None else first
                 try:
                     yield parse(line, first)
@@ -32,7 +32,9 @@ def _format(name: str, parse: Callable[[str, str], _Line], looks_right: Callable
                     raise ValueError(f"{path}, line {number} {error}") from error
 
         schema = documents_schema(LABEL_STRINGS)
-        return Corpus({split: Documents(schema, read_all(paths, read_file)) for split, paths in files.items()})
+        return Corpus(
+            {split: Documents(schema, FileRows(tuple(paths), read_file, cut="line")) for split, paths in files.items()}
+        )
 
     expects = f"train{endings[0]}, valid{endings[0]}, test{endings[0]}, or one file"
     return Format(name, files_of_splits(*endings), read, expects, looks_right)
