@@ -15,7 +15,7 @@ from typing import IO, Any
 from hf_xmtc.data.filter_labels import FILTER_LABELS
 from hf_xmtc.data.formats.document_rows import DocumentRows, Row
 from hf_xmtc.data.formats.full_texts import read_text, subjects_of, texts_in
-from hf_xmtc.data.formats.text_columns import join_texts
+from hf_xmtc.data.formats.text_columns import column_listing, join_texts
 from hf_xmtc.data.formats.text_lines import decode_lines, open_file
 from hf_xmtc.models.document_tokens import replace_surrogates
 
@@ -98,6 +98,7 @@ class DocumentFile:
         self.num_documents: int | None = None
         self.id_type: Any = None
         self._copy: IO[bytes] | None = None
+        self._text_columns: list[str] = []  # of a parquet file
         if self.format == "annif-folder":
             self.num_documents = len(self.files)
         elif self.format == "parquet":
@@ -156,9 +157,8 @@ class DocumentFile:
         """Sentences on columns and labels of the documents read so far that predicting does not use."""
         sentences, columns, labelled = [], self._reader.unused_columns, self._reader.num_labelled
         if columns:
-            listing = ", ".join(map(repr, columns[:20])) + (", …" if len(columns) > 20 else "")
             are = "column is" if len(columns) == 1 else "columns are"
-            sentences.append(f"{len(columns):,} {are} not used: {listing}.")
+            sentences.append(f"{len(columns):,} {are} not used: {column_listing(columns)}.")
         if labelled:
             sentences.append(f"The labels of {labelled:,} {'document' if labelled == 1 else 'documents'} are not used.")
         if lines := self._reader.num_label_lines:

@@ -12,7 +12,7 @@ from .json_objects import json_objects
 from .line_parsers import ANNIF_LINES, FASTTEXT_LINES, LIBMULTILABEL_LINES, LineParser, parse_lines
 from .rcv1_tokens import token_documents
 from .table_rows import table_rows
-from .text_columns import XMC_TEXTS, join_texts, keys_of_entry, matching_columns, text_of
+from .text_columns import XMC_TEXTS, column_listing, join_texts, keys_of_entry, matching_columns, text_of
 
 __all__ = ["DocumentRows", "Row"]
 
@@ -92,19 +92,10 @@ class DocumentRows:
             ValueError: If one of the texts or that of the ids is missing, or there twice.
         """
         texts = self._text_columns(columns)
-        option_of_texts = "--input_format jsonl --text_column" if self.kind == "xmc-raw" else "--text_column"
-        for option, column in (
-            (option_of_texts, None if texts else self._missing_text(columns)),
-            ("--id_column", self.id_column),
-        ):
-            if column is not None and column not in columns:
-                listing = ", ".join(map(repr, columns[:20])) + (", …" if len(columns) > 20 else "") or "none"
-                hint = (
-                    " Is line 1 a document? Then name the format with --input_format." if self.kind in ("csv", "tsv") else ""
-                )
-                raise ValueError(
-                    f"{self.name} has no column {column!r}; its columns are {listing}. Name one of them with {option}.{hint}"
-                )
+        if not texts:
+            raise self._missing(self._missing_text(columns), columns, "--text_column")
+        if self.id_column is not None and self.id_column not in columns:
+            raise self._missing(self.id_column, columns, "--id_column")
         self._columns = dict.fromkeys(columns)
         self._used = {*texts, *more} | ({self.id_column} - {None})
         if repeated := next((column for column in columns if column in self._used and columns.count(column) > 1), None):
@@ -112,6 +103,13 @@ class DocumentRows:
                 f"{self.name} has {columns.count(repeated)} columns {repeated!r}. Give all but one another name."
             )
         return texts
+
+    def _missing(self, column: str, columns: list[str], option: str) -> ValueError:
+        option = f"--input_format jsonl {option}" if self.kind == "xmc-raw" and option == "--text_column" else option
+        hint = " Is line 1 a document? Then name the format with --input_format." if self.kind in ("csv", "tsv") else ""
+        return ValueError(
+            f"{self.name} has no column {column!r}; its columns are {column_listing(columns)}. Name one of them with {option}.{hint}"
+        )
 
     def _text_columns(self, columns: list[str]) -> list[str]:
         if self.kind == "xmc-raw":

@@ -1,12 +1,18 @@
 """Which columns an option names, and one text out of several of them."""
 
 import fnmatch
+from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["XMC_TEXTS", "join_texts", "keys_of_entry", "matching_columns", "text_of"]
+__all__ = ["XMC_TEXTS", "column_listing", "join_texts", "keys_of_entry", "matching_columns", "text_of"]
 
 # Keys of the texts in files of the Extreme Classification Repository.
 XMC_TEXTS = ["title", "content"]
+
+
+def column_listing(columns: list[str]) -> str:
+    """Names of columns for a message."""
+    return ", ".join(map(repr, columns[:20])) + (", …" if len(columns) > 20 else "") or "none"
 
 
 def matching_columns(columns: list[str], wanted: str, complete: bool = True) -> list[str]:
@@ -33,7 +39,7 @@ def keys_of_entry(entry: dict[str, Any], keys: list[str], wanted: str) -> list[s
     return list(dict.fromkeys([*keys, *matching_columns(list(entry), wanted, complete=False)])) if "*" in wanted else keys
 
 
-def join_texts(texts: list[str | None]) -> str | None:
+def join_texts(texts: Sequence[str | None]) -> str | None:
     """One text out of several columns; None where all are missing."""
     if len(texts) == 1:
         return texts[0]
