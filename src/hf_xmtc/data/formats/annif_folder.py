@@ -5,12 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from .corpus import LABEL_STRINGS, Corpus, Documents, FileRows, Format, ReadSettings, documents_schema
+from .full_texts import SUBJECT_ENDINGS, read_text, subjects_of, texts_in
 from .split_files import find_split_files, split_folders
 from .text_lines import read_lines
 
 __all__ = ["ANNIF_FOLDER"]
-
-_ENDINGS = (".tsv", ".key")
 
 
 def _find(path: Path, given: bool) -> dict[str, list[Path]]:
@@ -26,8 +25,8 @@ def _find(path: Path, given: bool) -> dict[str, list[Path]]:
 
 def _texts(folder: Path) -> list[Path]:
     """The texts of a folder; none where no text has a file of subjects."""
-    texts = sorted(folder.glob("*.txt"))
-    return texts if any(text.with_suffix(ending).is_file() for text in texts for ending in _ENDINGS) else []
+    texts = texts_in(folder)
+    return texts if any(map(subjects_of, texts)) else []
 
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
@@ -38,9 +37,9 @@ def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
 
 def _read_text(path: Path, encoding: str | None) -> Iterator[tuple[str, list[str]]]:
     """One document."""
-    subjects = next((path.with_suffix(ending) for ending in _ENDINGS if path.with_suffix(ending).is_file()), None)
+    subjects = subjects_of(path)
     lines = read_lines(subjects, encoding) if subjects else ()
-    yield "\n".join(read_lines(path, encoding)), [subject for line in lines if (subject := _subject(line))]
+    yield read_text(path, encoding), [subject for line in lines if (subject := _subject(line))]
 
 
 def _subject(line: str) -> str:
@@ -53,5 +52,5 @@ ANNIF_FOLDER = Format(
     _find,
     _read,
     "files such as a.txt with a.tsv or a.key, or train/ and test/ with such files",
-    side_files=tuple(f"{place}*{ending}" for place in ("", "*/") for ending in _ENDINGS),
+    side_files=tuple(f"{place}*{ending}" for place in ("", "*/") for ending in SUBJECT_ENDINGS),
 )
