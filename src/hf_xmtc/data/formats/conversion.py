@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def write_corpus(
-    corpus: Corpus, folder: Path, source: CorpusFiles, name: str, num_proc: int | None = None, progress: bool | None = None
+    corpus: Corpus, folder: Path, source: CorpusFiles, name: str, num_proc: int | None = None
 ) -> dict[str, int]:
     """Write each split as parquet files with the columns of its documents, and ``labels.parquet`` where labels are described.
 
@@ -30,7 +30,6 @@ def write_corpus(
         source: The files that it was read from.
         name: Of the data set, shown while it is read.
         num_proc: Processes that read large files; None for this one alone. The documents and errors are the same for any number.
-        progress: False for no progress bar; None for one on terminals.
 
     Returns:
         The number of documents of each split.
@@ -41,16 +40,15 @@ def write_corpus(
     """
     if num_proc is not None and num_proc < 1:
         raise ValueError(f"num_proc is {num_proc} but must be at least 1. Leave it out for one process.")
-    disable = None if progress is None else not progress
     title = f"{name} ({source.format})"
     written = None
-    if jobs := plan_jobs(corpus, source, num_proc or 1):
-        with tqdm(desc=title, unit=" documents", disable=disable) as bar:
+    if num_proc not in (None, 1) and (jobs := plan_jobs(corpus, source, num_proc)):
+        with tqdm(desc=title, unit=" documents", disable=None) as bar:
             written = write_in_processes(corpus, source, jobs, folder, num_proc, bar)
     counts = {}
     for split, documents in corpus.splits.items():
         if written is None:
-            with tqdm(desc=f"{title}: {split}", unit=" documents", disable=disable) as bar:
+            with tqdm(desc=f"{title}: {split}", unit=" documents", disable=None) as bar:
                 parts = [write_rows(documents.rows(), documents.schema, folder / split, bar.update)]
         else:
             parts = written[split]

@@ -1,7 +1,7 @@
 """Conversion in several processes: each writes parquet files of whole files, or of spans of large ones.
 
-The result is that of one process. Documents keep their order; a job that fails is read again in this process, which raises the error with
-the line's number in the file; and what parts must agree in is checked in order (`Agreement`).
+The documents, their order and the errors are those of one process. A job that fails is read again in this process, which raises the error
+with the line's number in the file; what parts must agree in is checked in their order (`Agreement`).
 """
 
 import logging
@@ -28,8 +28,8 @@ __all__ = ["Job", "plan_jobs", "write_in_processes"]
 
 logger = logging.getLogger(__name__)
 
-# A process takes some seconds to start, in which another reads this much.
-_JOB_BYTES = 128 << 20
+# Processes take some seconds to start, in which one alone reads about this much.
+_PROCESS_BYTES = 256 << 20
 # More jobs than processes, so that all end at about the same time.
 _JOBS_PER_PROCESS = 4
 _SECONDS = 0.2  # between two looks at the progress
@@ -37,7 +37,7 @@ _SECONDS = 0.2  # between two looks at the progress
 
 @dataclass(frozen=True)
 class Job:
-    """What a process reads at once: files or spans of a split, or a split as a whole (None)."""
+    """Input of a process at a time: files or spans of a split, or a split as a whole (None)."""
 
     split: str
     files: tuple[Path | Span, ...] | None
@@ -51,43 +51,58 @@ class _Stopped(Exception):
 
 
 def plan_jobs(corpus: Corpus, source: CorpusFiles, num_proc: int) -> list[Job]:
-    """The jobs of a data set in order; none where one process is as good.
+    """The jobs of a data set in order; none, with a warning, where one process does as well.
 
     Args:
         corpus: The data set.
         source: Its files.
-        num_proc: Number of processes.
+        num_proc: Number of processes, at least 2.
     """
     sizes = {path: path.stat().st_size for paths in source.files.values() for path in paths}
-    num_proc = min(num_proc, sum(sizes.values()) // _JOB_BYTES)
+    num_bytes = sum(sizes.values())
+    num_proc = min(num_proc, num_bytes // _PROCESS_BYTES)
     if num_proc < 2:
-        return []
-    job_bytes = max(_JOB_BYTES, sum(sizes.values()) // (num_proc * _JOBS_PER_PROCESS))
-    jobs: list[Job] = []
-    for split, documents in corpus.splits.items():
-        if isinstance(documents.rows, FileRows):
-            jobs += _jobs_of_files(split, documents.rows, source.settings.encoding, sizes, job_bytes)
-        else:
-            jobs.append(Job(split, None))
-    whole = [path for job in jobs for path in job.files or source.files[job.split] if isinstance(path, Path)]
-    if names := [path.name for path in whole if sizes[path] >= 2 * _JOB_BYTES]:
         logger.warning(
-            f"{', '.join(names)}: read by one process each. Several read a file that is not compressed or UTF-16 and holds texts with their "
-            "labels line by line."
+            f"One process reads the {num_bytes / 1e6:,.0f} MB, before others would have started; num_proc (--num_proc) is for files "
+            f"of {2 * _PROCESS_BYTES / 1e6:,.0f} MB and more."
+        )
+        return []
+    job_bytes = num_bytes // (num_proc * _JOBS_PER_PROCESS)
+    jobs: list[Job] = []
+    whole: list[str] = []  # large files that are not cut
+    for split, documents in corpus.splits.items():
+        paths = source.files[split]
+        cuts = documents.rows.cut if isinstance(documents.rows, FileRows) else None
+        spans = {}
+        for path in paths:
+            if sizes[path] >= 2 * job_bytes:
+                spans[path] = cut_file(path, source.settings.encoding, cuts, sizes[path] // job_bytes)
+                whole += [path.name] if len(spans[path]) < 2 else []
+        jobs += (
+            _jobs_of_files(split, paths, spans, sizes, job_bytes)
+            if isinstance(documents.rows, FileRows)
+            else [Job(split, None)]
+        )
+    if whole:
+        logger.warning(
+            f"{', '.join(whole)}: read by one process each. Several share a file of csv, tsv, jsonl, libmultilabel, fasttext or annif "
+            "that is neither compressed nor UTF-16."
         )
     return jobs if len(jobs) > 1 else []
 
 
-def _jobs_of_files(split: str, rows: FileRows, encoding: str | None, sizes: dict[Path, int], job_bytes: int) -> list[Job]:
+def _jobs_of_files(
+    split: str, paths: list[Path], spans: dict[Path, list[Span]], sizes: dict[Path, int], job_bytes: int
+) -> list[Job]:
     """Spans of large files, and small files together."""
     jobs, small, size = [], [], 0
-    for path in rows.files:
-        spans = cut_file(path, encoding, rows.cut, sizes[path] // job_bytes) if sizes[path] >= 2 * job_bytes else []
-        if small and (len(spans) > 1 or size >= job_bytes):
+    for path in paths:
+        of_path = spans.get(path, [])
+        if small and (len(of_path) > 1 or size >= job_bytes):
             jobs.append(Job(split, tuple(small)))
             small, size = [], 0
-        if len(spans) > 1:
-            jobs += [Job(split, (span,)) for span in spans]
+        if len(of_path) > 1:
+            jobs += [Job(split, (span,)) for span in of_path]
         else:
             small.append(path)
             size += sizes[path]
@@ -108,14 +123,13 @@ def write_in_processes(
         bar: Counts documents.
 
     Returns:
-        What was written of each split, in order; None, and nothing in the folder, where one process must read the files.
+        The files of each split, in order; None, and nothing in the folder, where one process must read the files.
 
     Raises:
         ChildProcessError: If a process was killed.
         ValueError: If a file cannot be read.
     """
     written: dict[str, list[WrittenFiles]] = {split: [] for split in corpus.splits}
-    parts: list[tuple[Any, set[Any]]] = []
     context = _context()
     counts = context.RawArray("q", len(jobs) + 1)  # documents of each job; the last says that all are to stop
     failed = None
@@ -129,9 +143,8 @@ def write_in_processes(
                     failed = job, error
                     break
                 written[job.split].append(files)
-                parts.append((_rows(corpus.splits[job.split], job), seen))
                 if corpus.agreement is not None:
-                    corpus.agreement.check(parts)
+                    corpus.agreement.check(_rows(corpus.splits[job.split], job), seen)
         except BrokenProcessPool as error:
             raise ChildProcessError(
                 f"A process that read {source.format} files was killed, or could not start. Is there too little memory? Try a lower num_proc "
@@ -143,11 +156,17 @@ def write_in_processes(
     if failed is None:
         return written
     job, error = failed
-    _read_again(corpus.splits[job.split], job)
-    # Only where a table was cut within a row.
-    logger.warning(f"Quotes in the {source.format} files hide where rows end, so one process reads them ({error}).")
+    documents = corpus.splits[job.split]
+    _read_again(documents, job)
+    if not (isinstance(documents.rows, FileRows) and documents.rows.cut == "quoted"):
+        raise error
+    # A table was cut within a row, since a quote stands in a cell without quotes.
+    logger.warning(
+        f"{job.files[0]}: quotes within cells hide where rows end, so one process reads the files from the beginning."
+    )
     for path in folder.iterdir():
         path.unlink()
+    bar.reset()
     return None
 
 
@@ -203,7 +222,7 @@ def _corpus() -> Corpus:
 
 
 def _write_job(number: int, job: Job) -> tuple[WrittenFiles, set[Any]]:
-    """Write the files of a job, and what was seen that other parts must agree with."""
+    """Write the files of a job; with them what was seen that other parts must agree with."""
     _, folder, counts = _shared
     corpus = _corpus()
     seen = corpus.agreement.seen if corpus.agreement else set()

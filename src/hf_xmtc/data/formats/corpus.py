@@ -95,16 +95,16 @@ class FileRows:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the parts of a data set must agree in that are read by several processes.
+    """Agreement of parts of a data set that several processes read.
 
     Attributes:
         seen: Filled while a part is read.
-        check: Gets each part up to one, in order, with what was seen of it; raises the `ValueError` in which reading them one after the
-            other would end at the last. Leaves in `seen` what a part behind them must agree with.
+        check: Gets one part after the other, in order, with what was seen of it; raises the `ValueError` in which reading them one
+            after the other would end. Leaves in `seen` what a part behind them must agree with.
     """
 
     seen: set[Any]
-    check: Callable[[list[tuple[FileRows, set[Any]]]], None]
+    check: Callable[[FileRows, set[Any]], None]
 
 
 @dataclass(frozen=True)

@@ -37,14 +37,12 @@ def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
     return Corpus(splits, agreement=Agreement(widths, partial(_check_widths, widths)))
 
 
-def _check_widths(widths: set[int], parts: list[tuple[FileRows, set[int]]]) -> None:
-    """Refuse multi-hot rows of another width than those of the parts before."""
-    widths.clear()
-    for rows, seen in parts:
-        if len(widths | seen) > 1:
-            for _ in rows.numbered()():  # stops at the first
-                pass
-        widths.update(seen)
+def _check_widths(widths: set[int], rows: FileRows, seen: set[int]) -> None:
+    """Refuse a part with multi-hot rows of another width than those of the parts before."""
+    if len(widths | seen) > 1:
+        for _ in rows.numbered()():  # stops at the first
+            pass
+    widths.update(seen)
 
 
 def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: set[int]) -> Documents:

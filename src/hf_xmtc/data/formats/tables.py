@@ -45,7 +45,7 @@ def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpu
             read_file = partial(_table_documents, quoted=quoted, settings=settings, groups=list(group), flags=flags)
             rows = FileRows(tuple(paths), read_file, cut="quoted" if quoted else "line")
             splits[split] = Documents(documents_schema(label_type, group), rows)
-        return Corpus(splits, agreement=Agreement(flags, partial(_check_spans, quoted, settings)))
+        return Corpus(splits, agreement=Agreement(flags, partial(_check_spans, quoted, settings, flags)))
 
     return read
 
@@ -115,13 +115,13 @@ def _label_columns(columns: list[str], settings: ReadSettings) -> list[str]:
     return [column for column in matching_columns(columns, settings.label_column) if column not in texts]
 
 
-def _check_spans(quoted: bool, settings: ReadSettings, parts: list[tuple[FileRows, set[str]]]) -> None:
-    """Refuse a file whose spans have all been read as if it had been read at once."""
-    last = parts[-1][0].files[-1]
+def _check_spans(quoted: bool, settings: ReadSettings, flags: set[str], rows: FileRows, seen: set[str]) -> None:
+    """Refuse a file at its last span as if it had been read at once."""
+    flags.update(seen)
+    last = rows.files[-1]
     if isinstance(last, Span) and last.stop is None:
-        spans = [(rows.files[0], flags) for rows, flags in parts if isinstance(rows.files[0], Span)]
-        seen = set().union(*(flags for span, flags in spans if span.path == last.path))
-        _check_flags(last.path, _label_columns(_columns(last.path, quoted, settings), settings), seen)
+        _check_flags(last.path, _label_columns(_columns(last.path, quoted, settings), settings), flags)
+        flags.clear()
 
 
 def _check_flags(path: Path, names: list[str], seen: set[str]) -> None:
