@@ -4,15 +4,16 @@ The documents, their order and the errors are those of one process. A job that f
 with the line's number in the file; what parts must agree in is checked in their order (`Agreement`).
 """
 
+import contextlib
 import logging
 import multiprocessing
 import os
 import signal
 import threading
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ logger = logging.getLogger(__name__)
 _PROCESS_BYTES = 256 << 20
 # More jobs than processes, so that all end at about the same time.
 _JOBS_PER_PROCESS = 4
-_SECONDS = 0.2  # between two looks at the progress
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,6 @@ class Job:
 
     split: str
     files: tuple[Path | Span, ...] | None
-
-
-_shared: tuple[CorpusFiles, Path, Any]  # in the other processes
-
-
-class _Stopped(Exception):
-    """Another job has failed."""
 
 
 def plan_jobs(corpus: Corpus, source: CorpusFiles, num_proc: int) -> list[Job]:
@@ -85,8 +78,8 @@ def plan_jobs(corpus: Corpus, source: CorpusFiles, num_proc: int) -> list[Job]:
         )
     if whole:
         logger.warning(
-            f"{', '.join(whole)}: read by one process each. Several share a file of csv, tsv, jsonl, libmultilabel, fasttext or annif "
-            "that is neither compressed nor UTF-16."
+            f"Not read in parts: {', '.join(whole)}. Processes share a large file of csv, tsv, jsonl, libmultilabel, fasttext or annif that is "
+            "neither compressed nor UTF-16."
         )
     return jobs if len(jobs) > 1 else []
 
@@ -130,29 +123,16 @@ def write_in_processes(
         ValueError: If a file cannot be read.
     """
     written: dict[str, list[WrittenFiles]] = {split: [] for split in corpus.splits}
-    context = _context()
-    counts = context.RawArray("q", len(jobs) + 1)  # documents of each job; the last says that all are to stop
     failed = None
-    with ProcessPoolExecutor(min(num_proc, len(jobs)), context, _begin, (source, folder, counts)) as pool:
-        try:
-            futures = [pool.submit(_write_job, number, job) for number, job in enumerate(jobs)]
-            for job, future in zip(jobs, futures, strict=True):
-                try:
-                    files, seen = _result(future, counts, bar)
-                except ValueError as error:
-                    failed = job, error
-                    break
-                written[job.split].append(files)
-                if corpus.agreement is not None:
-                    corpus.agreement.check(_rows(corpus.splits[job.split], job), seen)
-        except BrokenProcessPool as error:
-            raise ChildProcessError(
-                f"A process that read {source.format} files was killed, or could not start. Is there too little memory? Try a lower num_proc "
-                "(--num_proc). A script that gives num_proc needs `if __name__ == '__main__':` around its calls."
-            ) from error
-        finally:
-            counts[-1] = True
-            pool.shutdown(cancel_futures=True)
+    with _workers(min(num_proc, len(jobs)), source, folder) as workers:
+        for job, outcome in zip(jobs, _outcomes(workers, jobs, source.format, bar), strict=True):
+            if isinstance(outcome, Exception):
+                failed = job, outcome
+                break
+            files, seen = outcome
+            written[job.split].append(files)
+            if corpus.agreement is not None:
+                corpus.agreement.check(_rows(corpus.splits[job.split], job), seen)
     if failed is None:
         return written
     job, error = failed
@@ -179,11 +159,51 @@ def _context() -> Any:
     return context
 
 
-def _result(future: Future, counts: Any, bar: tqdm) -> tuple[WrittenFiles, set[Any]]:
-    while wait([future], _SECONDS).not_done:
-        bar.update(sum(counts[:-1]) - bar.n)
-    bar.update(sum(counts[:-1]) - bar.n)
-    return future.result()
+@contextlib.contextmanager
+def _workers(num_proc: int, source: CorpusFiles, folder: Path) -> Iterator[list[Connection]]:
+    """Connections to processes, which end with the block."""
+    context, processes, connections = _context(), [], []
+    try:
+        for _ in range(num_proc):
+            ours, theirs = context.Pipe()
+            connections.append(ours)
+            process = context.Process(target=_work, args=(theirs, source, folder), daemon=True)
+            process.start()
+            processes.append(process)
+            theirs.close()  # so that a process that was killed is noticed
+        yield connections
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+        for connection in connections:
+            connection.close()
+
+
+def _outcomes(workers: list[Connection], jobs: list[Job], kind: str, bar: tqdm) -> Iterator[Any]:
+    """The result or error of each job, in order."""
+    tasks = deque(enumerate(jobs))
+    outcomes: dict[int, Any] = {}
+    try:
+        for worker in workers:
+            worker.send(tasks.popleft())
+        for number in range(len(jobs)):
+            while number not in outcomes:
+                for worker in wait(workers):
+                    message = worker.recv()
+                    if isinstance(message, int):
+                        bar.update(message)
+                        continue
+                    outcomes.update([message])
+                    if tasks:
+                        worker.send(tasks.popleft())
+            yield outcomes.pop(number)
+    except (EOFError, ConnectionError) as error:
+        raise ChildProcessError(
+            f"A process that read {kind} files was killed, or could not start. Is there too little memory? Try a lower num_proc (--num_proc). "
+            "A script that gives num_proc needs `if __name__ == '__main__':` around its calls."
+        ) from error
 
 
 def _rows(documents: Documents, job: Job) -> Any:
@@ -203,12 +223,20 @@ def _read_again(documents: Documents, job: Job) -> None:
 # ---- in the other processes ----------------------------------------------------------------------------------------------
 
 
-def _begin(source: CorpusFiles, folder: Path, counts: Any) -> None:
-    """Keep what all jobs of this process need. Ctrl-C is for the first process, and this one ends with it."""
-    global _shared
-    _shared = source, folder, counts
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _work(connection: Connection, source: CorpusFiles, folder: Path) -> None:
+    """Do jobs and send the number of documents of each batch, then the job's number with its outcome."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, with which this one ends
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    corpus = None
+    with contextlib.suppress(EOFError):  # the first process no longer listens
+        while True:
+            number, job = connection.recv()
+            try:
+                corpus = corpus or source.read()
+                outcome = _write_job(corpus, job, folder / f"{job.split}.{number}", connection)
+            except Exception as error:
+                outcome = error
+            connection.send((number, outcome))
 
 
 def _end_with_parent() -> None:
@@ -216,23 +244,10 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-@lru_cache(1)
-def _corpus() -> Corpus:
-    return _shared[0].read()
-
-
-def _write_job(number: int, job: Job) -> tuple[WrittenFiles, set[Any]]:
+def _write_job(corpus: Corpus, job: Job, stem: Path, connection: Connection) -> tuple[WrittenFiles, set[Any]]:
     """Write the files of a job; with them what was seen that other parts must agree with."""
-    _, folder, counts = _shared
-    corpus = _corpus()
     seen = corpus.agreement.seen if corpus.agreement else set()
     seen.clear()
-
-    def advance(num_documents: int) -> None:
-        counts[number] += num_documents
-        if counts[-1]:
-            raise _Stopped
-
     documents = corpus.splits[job.split]
-    files = write_rows(_rows(documents, job)(), documents.schema, folder / f"{job.split}.{number}", advance)
+    files = write_rows(_rows(documents, job)(), documents.schema, stem, connection.send)
     return files, set(seen)
