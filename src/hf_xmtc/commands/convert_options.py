@@ -34,7 +34,8 @@ def option_parser() -> argparse.ArgumentParser:
         "--num_proc",
         type=int,
         metavar="N",
-        help="processes that read large files; uncompressed csv, tsv, jsonl, libmultilabel, fasttext and annif are cut for them (default: 1)",
+        help="processes that read files of 0.5 GB and more; they share a file of csv, tsv, jsonl, libmultilabel, fasttext or annif "
+        "that is not compressed (default: 1)",
     )
     return parser
 
