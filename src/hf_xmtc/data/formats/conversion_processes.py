@@ -65,17 +65,14 @@ def plan_jobs(corpus: Corpus, source: CorpusFiles, num_proc: int) -> list[Job]:
     whole: list[str] = []  # large files that are not cut
     for split, documents in corpus.splits.items():
         paths = source.files[split]
-        cuts = documents.rows.cut if isinstance(documents.rows, FileRows) else None
+        by_file = isinstance(documents.rows, FileRows)
         spans = {}
         for path in paths:
             if sizes[path] >= 2 * job_bytes:
-                spans[path] = cut_file(path, source.settings.encoding, cuts, sizes[path] // job_bytes)
+                cut = documents.rows.cut if by_file else None
+                spans[path] = cut_file(path, source.settings.encoding, cut, sizes[path] // job_bytes)
                 whole += [path.name] if len(spans[path]) < 2 else []
-        jobs += (
-            _jobs_of_files(split, paths, spans, sizes, job_bytes)
-            if isinstance(documents.rows, FileRows)
-            else [Job(split, None)]
-        )
+        jobs += _jobs_of_files(split, paths, spans, sizes, job_bytes) if by_file else [Job(split, None)]
     if whole:
         logger.warning(
             f"Not read in parts: {', '.join(whole)}. Processes share a large file of csv, tsv, jsonl, libmultilabel, fasttext or annif that is "
@@ -137,8 +134,9 @@ def write_in_processes(
         return written
     job, error = failed
     documents = corpus.splits[job.split]
-    _read_again(documents, job)
-    if not (isinstance(documents.rows, FileRows) and documents.rows.cut == "quoted"):
+    if isinstance(error, ValueError):
+        _read_again(documents, job)
+    if not (isinstance(error, ValueError) and isinstance(documents.rows, FileRows) and documents.rows.cut == "quoted"):
         raise error
     # A table was cut within a row, since a quote stands in a cell without quotes.
     logger.warning(
