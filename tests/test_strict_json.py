@@ -30,6 +30,7 @@ NO_FILES = {
 # What is parsed but is no file of JSON: arguments, lines, what another process says, headers, and copies of something in memory.
 PARSED_TEXTS = {
     "commands/config_overrides.py",
+    "commands/document_formats.py",
     "commands/file_lock.py",
     "commands/output_folder.py",
     "commands/export_check.py",

@@ -336,3 +336,13 @@ def test_the_script_works_from_a_pipe(settings, texts):
     assert done.returncode == 0, done.stderr
     assert "7 documents in" in done.stdout
     assert len(rows_of(settings["output"])) == 7
+
+
+def test_the_script_says_what_it_recognised_and_what_it_does_not_use(settings, tmp_path):
+    script, path = Path(__file__).parents[2] / "scripts" / "predict.py", tmp_path / "cooking.txt"
+    path.write_text("__label__food Why salt?\nsound\n", encoding="utf-8")
+    options = ["--model", settings["model"], "--input", str(path), "--output", settings["output"]]
+    done = run_python(script, *options, "--device", "cpu", "--num_threads", "1")
+    assert done.returncode == 0, done.stderr
+    assert f"{path} is read as fasttext: line 1 begins with __label__." in done.stderr
+    assert "The labels of 1 document are not used." in done.stdout

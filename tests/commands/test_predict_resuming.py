@@ -7,7 +7,7 @@ from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 
 import pytest
-from predicted import rows_of, run
+from predicted import TEXTS, rows_of, run
 
 from hf_xmtc.commands import predict
 from hf_xmtc.commands.file_lock import InUseError
@@ -53,6 +53,41 @@ def test_an_interrupted_run_goes_on_where_it_stopped(settings, tmp_path, fail_at
     assert "2 documents had been done by an interrupted run" in summary.describe()
     assert rows_of(output) == rows_of(whole)
     assert {path.name for path in tmp_path.iterdir()} == {"texts.txt", output.name, whole.name}
+
+
+def test_runs_over_labelled_files_and_folders_of_texts_go_on_too(settings, tmp_path, fail_at):
+    run(settings, input_format="txt")
+    (tmp_path / "labelled.txt").write_text("".join(f"__label__a {text}\n" for text in TEXTS), encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    for i, text in enumerate(TEXTS):
+        (tmp_path / "folder" / f"{i}.txt").write_text(text, encoding="utf-8")
+        (tmp_path / "folder" / f"{i}.key").write_text("a\n")
+    for name in ("labelled.txt", "folder"):
+        changes = {"input": str(tmp_path / name), "output": str(tmp_path / name.partition(".")[0] / "tags.jsonl")}
+        fail_at(2)
+        with pytest.raises(_PowerFailure):
+            run(settings, **changes)
+        assert fail_at() == []
+        summary = run(settings, **changes)
+        assert (summary.num_documents, summary.total.num_documents) == (3, 7)
+        assert summary.unused == ("The labels of 7 documents are not used.",)
+        assert summary.unused[0] in summary.describe()
+        assert [row["labels"] for row in rows_of(changes["output"])] == [
+            row["labels"] for row in rows_of(settings["output"])
+        ]
+
+
+def test_a_run_over_a_folder_whose_texts_have_changed_is_refused(settings, tmp_path, fail_at):
+    (tmp_path / "folder").mkdir()
+    for i in range(6):
+        (tmp_path / "folder" / f"{i}.txt").write_text("sound")
+    fail_at(2)
+    with pytest.raises(_PowerFailure):
+        run(settings, input=str(tmp_path / "folder"))
+    (tmp_path / "folder" / "5.txt").write_text("music")
+    os.utime(tmp_path / "folder" / "5.txt", ns=(1, 1))
+    with pytest.raises(ValueError, match="the input file was '6 files, .*' and is '6 files, "):
+        run(settings, input=str(tmp_path / "folder"))
 
 
 def test_a_run_killed_while_it_finishes_only_has_to_finish(settings, tmp_path, fail_at, monkeypatch):

@@ -10,7 +10,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoModelForSequenceClassification, BertConfig, BertModel, PreTrainedTokenizerFast, pipeline
 
 import hf_xmtc.commands.training_run as run_module
-from hf_xmtc import NeighborsForXMTC
+from hf_xmtc import NeighborsForXMTC, cli
 from hf_xmtc.commands.ensemble import main as ensemble
 from hf_xmtc.hub.verify import check_model_folder
 from small_corpus import WORDS, make_documents, write_corpus, write_split
@@ -88,6 +88,15 @@ def test_an_encoder_is_tuned_before_documents_are_stored(train, encoder, monkeyp
     tuned = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True).backbone
     before = BertModel.from_pretrained(encoder)
     assert not torch.equal(tuned.embeddings.word_embeddings.weight, before.embeddings.word_embeddings.weight)
+
+    (tmp_path / "more.csv").write_text("text,labels\ngreen hammer song,x1\n", encoding="utf-8")
+    arguments = ("--model", folder, "--dataset", tmp_path / "more.csv", "--output_dir", tmp_path / "more")
+    assert cli.main(["extend", *map(str, arguments)]) == 0
+    extended = AutoModelForSequenceClassification.from_pretrained(tmp_path / "more", trust_remote_code=True)
+    assert torch.equal(extended.backbone.embeddings.word_embeddings.weight, tuned.embeddings.word_embeddings.weight)
+    assert extended.config.num_documents == 25 and "fine-tuned from `bert`" in (tmp_path / "more" / "README.md").read_text()
+    tagger = pipeline("text-classification", model=str(tmp_path / "more"), trust_remote_code=True)
+    assert tagger("green hammer song")[0]["label"] == "x1"
 
 
 def test_a_frozen_encoder_stays_as_it_is_and_reads_in_the_chosen_precision(train, unchecked, encoder, monkeypatch, tmp_path):

@@ -53,7 +53,7 @@ def test_an_encoder_reads_batches_of_equal_lengths_in_the_order_of_the_documents
 
 
 @torch.no_grad()
-def test_centroids_are_the_mean_directions_of_the_documents_of_a_label():
+def test_centroids_are_the_mean_directions_of_the_documents_of_a_label_or_its_text():
     from models.families import FAMILIES
 
     model = next(family for family in FAMILIES if family.name == "neighbors-on-bert").build()
@@ -61,7 +61,8 @@ def test_centroids_are_the_mean_directions_of_the_documents_of_a_label():
     rows = [{"input_ids": ids, "labels": labels} for ids, labels in zip(documents, ([0, 2], [2], [1]), strict=True)]
     store_neighbors(model, Dataset.from_list(rows), [[5]] * 5)
     vectors = torch.cat([model.encode(torch.tensor([ids])).values for ids in documents])
-    expected = torch.stack([vectors[0], vectors[2], vectors[:2].sum(dim=0), torch.zeros(16), torch.zeros(16)])
+    of_text = model.encode(torch.tensor([[5]])).values[0]  # of labels without documents
+    expected = torch.stack([vectors[0], vectors[2], vectors[:2].sum(dim=0), of_text, of_text])
     expected = torch.nn.functional.normalize(expected, dim=1)
     assert torch.allclose(model.label_head.centroids.values, expected, atol=1e-5)
     model.config.label_centroid_weight, model.config.label_text_weight = 1.0, 0.0

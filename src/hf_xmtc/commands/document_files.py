@@ -1,5 +1,7 @@
-"""Documents out of parquet, JSON lines, csv, tsv and text files of any size, chunk by chunk."""
+"""Documents out of files of any format and size, chunk by chunk."""
 
+import gzip
+import io
 import shutil
 import sys
 import tempfile
@@ -11,17 +13,19 @@ from pathlib import Path
 from typing import IO, Any
 
 from hf_xmtc.data.filter_labels import FILTER_LABELS
-from hf_xmtc.data.formats.json_objects import json_objects
-from hf_xmtc.data.formats.table_rows import table_rows
+from hf_xmtc.data.formats.document_rows import DocumentRows, Row
+from hf_xmtc.data.formats.full_texts import read_text, subjects_of, texts_in
+from hf_xmtc.data.formats.text_columns import column_listing, join_texts
 from hf_xmtc.data.formats.text_lines import decode_lines, open_file
 from hf_xmtc.models.document_tokens import replace_surrogates
 
-__all__ = ["INPUT_FORMATS", "STANDARD_INPUT", "DocumentChunk", "DocumentFile", "import_pyarrow"]
+from .document_formats import recognise_format
+from .predict_options import INPUT_FORMATS
 
-INPUT_FORMATS = ("parquet", "jsonl", "csv", "tsv", "txt")
+__all__ = ["STANDARD_INPUT", "DocumentChunk", "DocumentFile", "import_pyarrow"]
+
 STANDARD_INPUT = "-"
 
-_ENDINGS = {".ndjson": "jsonl"} | {f".{name}": name for name in INPUT_FORMATS}
 # Characters after which a chunk ends early, and rows that Arrow reads at once, so that chunks of books do not fill the memory.
 _CHUNK_CHARACTERS = 1 << 24
 _PARQUET_BATCH_ROWS = 16
@@ -50,16 +54,21 @@ class DocumentChunk:
 class DocumentFile:
     """A file of documents, read from the front and never held whole.
 
-    Text files are read as `hf_xmtc.data.formats` reads them: in UTF-8 or UTF-16, plain or gzip. In csv and tsv files the first line names
-    the columns; quotes are doubled inside quotes in csv and mean nothing in tsv; a blank line is no document where there are several
-    columns, and an empty text where there is one. In a txt file every line is a document.
+    Texts are read as `hf_xmtc.data.formats` reads them, by the same functions: text files in UTF-8 or UTF-16, plain or gzip, several
+    columns joined. Labels in the file are no part of the text.
 
     Args:
-        path: The file, or ``-`` for standard input.
-        input_format: One of `INPUT_FORMATS`; by the ending of the file's name where it is None.
-        text_column: Column (key in JSON lines) of the texts; a txt file has no columns.
-        id_column: Column of the ids, None for documents without ids.
+        path: The file, ``-`` for standard input, or for ``annif-folder`` a folder.
+        input_format: One of `INPUT_FORMATS`; recognised by the ending of the file's name and its first line where it is None.
+        text_column: Column (key in JSON lines) of the texts; several with commas between them, or a pattern with ``*``.
+        id_column: Column of the ids, None for documents without ids. Formats with ids and no column names call it ``id``: libmultilabel
+            with three fields, rcv1, and annif-folder, where it is the name of the file.
         encoding: Encoding of a text file; None for UTF-8, or UTF-16 where the first bytes show it.
+
+    Attributes:
+        notes: Sentences on how the file is read, where the user may expect something else.
+        num_documents: Number of documents where it is known before reading, as for parquet files.
+        id_type: Arrow type of the ids of a parquet file.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -76,28 +85,35 @@ class DocumentFile:
         id_column: str | None = None,
         encoding: str | None = None,
     ):
-        self.path, self.encoding = path, encoding
+        self.path, self.encoding, self.id_column = path, encoding, id_column
         self.name = "standard input" if self.from_standard_input else path
-        self.format = input_format or self._format_by_ending()
-        self.text_column, self.id_column = text_column, id_column
+        if not (self.from_standard_input or Path(path).is_file() or Path(path).is_dir()):
+            raise FileNotFoundError(f"There is no file {path}. Check --input; `-` reads standard input.")
+        self.notes: list[str] = []
+        self.format = input_format or self._recognise(text_column)
         if self.format not in INPUT_FORMATS:
             raise ValueError(f"--input_format is {self.format!r} but must be one of {', '.join(INPUT_FORMATS)}.")
-        if self.format == "txt" and id_column is not None:
-            raise ValueError(
-                f"--id_column is {id_column!r}, but a txt file has no columns: every line is a text. Leave it out and join "
-                "by the output's row number, or give a csv, jsonl or parquet file."
-            )
-        if not self.from_standard_input and not Path(path).is_file():
-            raise FileNotFoundError(f"There is no file {path}. Check --input; `-` reads standard input.")
-        self.num_documents: int | None = None  # known before reading for parquet files only
-        self.id_type: Any = None  # Arrow type of the ids of a parquet file
+        self._reader = DocumentRows(self.format, self.name, text_column, id_column, named=input_format is not None)
+        self._check_place()
+        self.num_documents: int | None = None
+        self.id_type: Any = None
         self._copy: IO[bytes] | None = None
-        if self.format == "parquet":
+        self._text_columns: list[str] = []  # of a parquet file
+        if self.format == "annif-folder":
+            self.num_documents = len(self.files)
+        elif self.format == "parquet":
             if self.from_standard_input:
                 self._copy = tempfile.TemporaryFile()  # noqa: SIM115, a parquet file is read from its end, and more than once
-                shutil.copyfileobj(sys.stdin.buffer, self._copy)
+                with _uncompressed(sys.stdin.buffer) as stream:
+                    shutil.copyfileobj(stream, self._copy)
             with self._parquet_file() as file:
                 self.num_documents = file.metadata.num_rows
+        elif self.format == "xmc-raw" and not self.from_standard_input:
+            pairs = sorted(file.name for file in Path(path).parent.glob("*filter_labels*.txt"))
+            if pairs:
+                self.notes.append(
+                    f"{', '.join(pairs)} beside {path}: not used. To leave these labels out, predict a copy in parquet (hf-xmtc convert)."
+                )
 
     @property
     def from_standard_input(self) -> bool:
@@ -113,7 +129,10 @@ class DocumentFile:
         Raises:
             ValueError: If a column is missing, or the file is damaged or not what its format says.
         """
-        rows = self._parquet_rows(skip) if self.format == "parquet" else islice(self._text_file_rows(), skip, None)
+        if self.format == "parquet":
+            rows = self._parquet_rows(skip)
+        else:
+            rows = islice(self._folder_rows() if self.format == "annif-folder" else self._text_file_rows(), skip, None)
         while chunk := _chunk(rows, size):
             texts, ids, filters = zip(*chunk, strict=True)
             valid = [replace_surrogates(text) if isinstance(text, str) else "" for text in texts]
@@ -127,70 +146,68 @@ class DocumentFile:
                 ),
             )
 
-    def _format_by_ending(self) -> str:
+    @property
+    def files(self) -> list[Path]:
+        """The files that are read, in order; none for standard input."""
+        if self.from_standard_input:
+            return []
+        return texts_in(Path(self.path)) if self.format == "annif-folder" else [Path(self.path)]
+
+    def unused(self) -> list[str]:
+        """Sentences on columns and labels of the documents read so far that predicting does not use."""
+        sentences, columns, labelled = [], self._reader.unused_columns, self._reader.num_labelled
+        if columns:
+            are = "column is" if len(columns) == 1 else "columns are"
+            sentences.append(f"{len(columns):,} {are} not used: {column_listing(columns)}.")
+        if labelled:
+            sentences.append(f"The labels of {labelled:,} {'document' if labelled == 1 else 'documents'} are not used.")
+        if lines := self._reader.num_label_lines:
+            sentences.append(
+                f"{lines:,} {'line begins' if lines == 1 else 'lines begin'} with __label__, read as a word; --input_format fasttext leaves it out."
+            )
+        return sentences
+
+    def _recognise(self, text_column: str) -> str:
         if self.from_standard_input:
             raise ValueError(
                 f"Standard input has no file name to tell its format. Give --input_format {'|'.join(INPUT_FORMATS)}."
             )
-        ending = Path(self.path).suffix.lower()
-        if ending not in _ENDINGS:
+        kind, note = recognise_format(Path(self.path), self.encoding, text_column)
+        self.notes += [note] if note else []
+        return kind
+
+    def _check_place(self) -> None:
+        """Refuse a folder where a file is needed, and the reverse."""
+        is_folder = not self.from_standard_input and Path(self.path).is_dir()
+        if self.format != "annif-folder":
+            if is_folder:
+                raise ValueError(
+                    f"The input {self.path} is a folder, but {self.format} is a format of files. Name one in it."
+                )
+        elif not (is_folder and self.files):
             raise ValueError(
-                f"The input {self.path} ends in {ending!r}, which is none of {', '.join(_ENDINGS)}. "
-                f"Name its format with --input_format {'|'.join(INPUT_FORMATS)}."
+                f"{self.name} is no folder with .txt files, which --input_format annif-folder needs. Name the folder that holds them."
             )
-        return _ENDINGS[ending]
 
-    def _check_columns(self, columns: list[str]) -> None:
-        for option, column in (("--text_column", self.text_column), ("--id_column", self.id_column)):
-            if column is not None and column not in columns:
-                raise ValueError(
-                    f"{self.name} has no column {column!r}; its columns are {', '.join(map(repr, columns)) or 'none'}. "
-                    f"Name one of them with {option}."
-                )
-            if column is not None and columns.count(column) > 1:
-                raise ValueError(
-                    f"{self.name} has {columns.count(column)} columns {column!r}. Give all but one another name."
-                )
-
-    # ---- text formats ----------------------------------------------------------------------------------------------------
-
-    def _text_file_rows(self) -> Iterator[tuple[Any, Any, Any]]:
-        """(text, id, labels that are left out) of each document."""
-        rows = {"jsonl": self._jsonl_rows, "txt": self._txt_rows}.get(self.format, self._table_rows)
+    def _text_file_rows(self) -> Iterator[Row]:
         with self._binary_file() as binary:
-            yield from rows(decode_lines(binary, self.name, self.encoding))
+            yield from self._reader.rows(decode_lines(binary, self.name, self.encoding))
+
+    def _folder_rows(self) -> Iterator[Row]:
+        for path in self.files:
+            self._reader.num_labelled += subjects_of(path) is not None
+            yield read_text(path, self.encoding), path.name, None
 
     @contextmanager
     def _binary_file(self) -> Iterator[IO[bytes]]:
         if self._copy is not None:
             yield self._copy
         elif self.from_standard_input:
-            yield sys.stdin.buffer
+            with _uncompressed(sys.stdin.buffer) as stream:
+                yield stream
         else:
             with open_file(Path(self.path)) as file:
                 yield file
-
-    def _txt_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any, Any]]:
-        for line in lines:
-            yield line, None, None
-
-    def _jsonl_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any, Any]]:
-        first = True
-        for _, document in json_objects(lines, self.name):
-            if first:
-                self._check_columns(list(document))
-                first = False
-            yield document.get(self.text_column), document.get(self.id_column), document.get(FILTER_LABELS)
-
-    def _table_rows(self, lines: Iterator[str]) -> Iterator[tuple[Any, Any, Any]]:
-        rows = table_rows(lines, self.name, quoted=self.format == "csv")
-        _, columns = next(rows, (1, None))
-        if columns is None:
-            return
-        self._check_columns(columns)
-        text_place, id_place = (columns.index(column or self.text_column) for column in (self.text_column, self.id_column))
-        for _, row in rows:
-            yield row[text_place], row[id_place], None
 
     # ---- parquet ---------------------------------------------------------------------------------------------------------
 
@@ -210,22 +227,23 @@ class DocumentFile:
                     "again, or name another format with --input_format."
                 ) from error
             schema = file.schema_arrow
-            self._check_columns(schema.names)
-            text_type = _value_type(schema.field(self.text_column).type)
-            if str(text_type) not in ("string", "large_string", "string_view", "null"):
-                raise ValueError(
-                    f"{self.name}: column {self.text_column!r} has the type {text_type}, but texts are strings. Name "
-                    "another column with --text_column."
-                )
+            self._text_columns = self._reader.choose_columns(schema.names, (FILTER_LABELS,))
+            for column in self._text_columns:
+                text_type = _value_type(schema.field(column).type)
+                if str(text_type) not in ("string", "large_string", "string_view", "null"):
+                    raise ValueError(
+                        f"{self.name}: column {column!r} has the type {text_type}, but texts are strings. Name "
+                        "another column with --text_column."
+                    )
             if self.id_column is not None:
                 self.id_type = _value_type(schema.field(self.id_column).type)
             yield file
 
-    def _parquet_rows(self, skip: int) -> Iterator[tuple[Any, Any, Any]]:
-        columns = [self.text_column, self.id_column or self.text_column]
+    def _parquet_rows(self, skip: int) -> Iterator[Row]:
         with self._parquet_file() as file:
             groups = list(range(file.num_row_groups))
-            columns += [FILTER_LABELS] if FILTER_LABELS in file.schema_arrow.names else []
+            others = [self.id_column, FILTER_LABELS if FILTER_LABELS in file.schema_arrow.names else None]
+            columns = [*self._text_columns, *(column for column in others if column is not None)]
             while groups and skip >= (size := file.metadata.row_group(groups[0]).num_rows):
                 skip -= size
                 groups.pop(0)
@@ -236,11 +254,12 @@ class DocumentFile:
             )
             for batch in batches:
                 left, skip = batch.slice(min(skip, batch.num_rows)), max(skip - batch.num_rows, 0)
-                texts, ids, *filters = (left.column(column).to_pylist() for column in columns)
-                yield from zip(texts, ids, *(filters or [[None] * len(texts)]), strict=True)
+                values = {column: left.column(column).to_pylist() for column in dict.fromkeys(columns)}
+                texts = map(join_texts, zip(*(values[column] for column in self._text_columns), strict=True))
+                yield from zip(texts, *(values.get(column, [None] * len(left)) for column in others), strict=True)
 
 
-def _chunk(rows: Iterator[tuple[Any, Any, Any]], size: int) -> list[tuple[Any, Any, Any]]:
+def _chunk(rows: Iterator[Row], size: int) -> list[Row]:
     """The next documents: as many, or fewer where they are very long."""
     chunk, characters = [], 0
     for row in islice(rows, size):
@@ -250,6 +269,18 @@ def _chunk(rows: Iterator[tuple[Any, Any, Any]], size: int) -> list[tuple[Any, A
         if characters >= _CHUNK_CHARACTERS:
             break
     return chunk
+
+
+@contextmanager
+def _uncompressed(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+    """A stream that cannot be opened twice; gzip is recognised by its content."""
+    buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+    try:
+        compressed = buffered.peek(2).startswith(b"\x1f\x8b")
+        yield io.BufferedReader(gzip.GzipFile(fileobj=buffered)) if compressed else buffered
+    finally:
+        if buffered is not stream:
+            buffered.detach()  # who opened the stream closes it
 
 
 def import_pyarrow(purpose: str) -> Any:

@@ -1,5 +1,7 @@
 """`hf-xmtc predict`: a file of texts in, a file of ranked labels out, of any size and resumable."""
 
+import hashlib
+import logging
 import os
 import sys
 import time
@@ -35,6 +37,8 @@ from .processes import usable_cores
 
 __all__ = ["PredictArguments", "PredictSummary", "main", "predict_file", "predict_texts"]
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class PredictSummary:
@@ -46,6 +50,7 @@ class PredictSummary:
         seconds: Time it took, without opening the model.
         max_length: Tokens after which a text was cut; None where the model has no limit.
         was_complete: True if the output was complete already: a run with the same settings was killed while it removed its state.
+        unused: Sentences on columns and labels of the input that were not used.
     """
 
     total: Progress
@@ -53,6 +58,7 @@ class PredictSummary:
     seconds: float
     max_length: int | None
     was_complete: bool = False
+    unused: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """The run in a few lines; the last has documents, seconds and documents per second."""
@@ -67,6 +73,7 @@ class PredictSummary:
         )
         lines = [] if total.num_documents else ["The input is empty, and so is the output."]
         lines += [f"{count:,} of {total.num_documents:,} documents {outcome}" for count, outcome in counts if count]
+        lines += self.unused
         if total.num_documents > self.num_documents:
             lines.append(f"{total.num_documents - self.num_documents:,} documents had been done by an interrupted run.")
         speed = self.num_documents / self.seconds if self.seconds else 0.0
@@ -81,6 +88,8 @@ def main(argv: list[str] | None = None) -> None:
         argv: Arguments without the program's name; those of the process by default.
     """
     namespace = option_parser().parse_args(argv)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("hf_xmtc").setLevel(logging.INFO)  # how the input is read; other packages stay at warnings
     try:
         settings = PredictArguments(**vars(namespace))
         if choose_device(settings.device).type == "cpu":
@@ -124,6 +133,8 @@ def predict_file(settings: PredictArguments, *, show_progress: bool = False) -> 
     documents = DocumentFile(
         settings.input, settings.input_format, settings.text_column, settings.id_column, settings.encoding
     )
+    for note in documents.notes:
+        logger.info(note)
     device = choose_device(settings.device)
     check_readable(settings.model)
     check_other_file(settings.output, settings.input)
@@ -180,7 +191,8 @@ def _predict_file(
                 progress_bar.update(len(rows))
         writer.finish()
     total = writer.progress
-    return PredictSummary(total, total.num_documents - done, time.monotonic() - started, max_length)
+    seconds = time.monotonic() - started
+    return PredictSummary(total, total.num_documents - done, seconds, max_length, unused=tuple(documents.unused()))
 
 
 def _check_one_process() -> None:
@@ -199,7 +211,7 @@ def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> d
     deciding["--input_format"] = documents.format
     if not documents.from_standard_input:
         deciding["--input"] = str(Path(settings.input).resolve())
-        deciding["the input file"] = _file_identity(Path(settings.input))
+        deciding["the input file"] = _input_identity(documents)
     folder = Path(settings.model)
     if folder.is_dir():
         deciding["--model"] = str(folder.resolve())
@@ -208,6 +220,14 @@ def _deciding_settings(settings: PredictArguments, documents: DocumentFile) -> d
             if path.is_file():
                 deciding[f"the model's {path.relative_to(folder).as_posix()}"] = _file_identity(path)
     return deciding
+
+
+def _input_identity(documents: DocumentFile) -> str:
+    """That of the file, or of all files of a folder; the folder itself changes with every output beside them."""
+    if documents.format != "annif-folder":
+        return _file_identity(Path(documents.path))
+    lines = "".join(f"{path.name} {_file_identity(path)}\n" for path in documents.files)
+    return f"{len(documents.files)} files, {hashlib.blake2b(lines.encode('utf-8', 'surrogateescape'), digest_size=16).hexdigest()}"
 
 
 def _file_identity(path: Path) -> str:

@@ -8,8 +8,12 @@ from typing import Any, get_args, get_type_hints
 
 from .output_checks import check_new_file, check_other_file, refusals
 
-__all__ = ["OUTPUT_FORMATS", "PredictArguments", "check_options", "check_output_name", "option_parser"]
+__all__ = ["INPUT_FORMATS", "OUTPUT_FORMATS", "PredictArguments", "check_options", "check_output_name", "option_parser"]
 
+INPUT_FORMATS = (
+    *("parquet", "jsonl", "csv", "tsv", "txt"),
+    *("fasttext", "libmultilabel", "annif", "annif-folder", "xmc-raw", "rcv1"),
+)
 OUTPUT_FORMATS = ("parquet", "jsonl", "csv")
 
 
@@ -22,7 +26,9 @@ class PredictArguments:
     """Model and texts; the options of ``scripts/predict.py``."""
 
     model: str = _option("Model folder, or its id on the Hub.")
-    input: str = _option("File of texts: parquet, jsonl, csv, tsv or txt (one text a line); - for standard input.")
+    input: str = _option(
+        "File of texts, plain or gzip: parquet, jsonl, csv, tsv, txt (one text a line) …; - for standard input."
+    )
     output: str = _option("File to write: its ending says parquet, jsonl or csv.")
     top_k: int | None = _option("Labels per text (default: 5; with --threshold all that are above it).", None)
     min_score: float = _option("Leave out labels with a lower score (default: 0).", 0.0)
@@ -31,9 +37,14 @@ class PredictArguments:
         None,
     )
     with_names: bool = _option("Also write the labels' names for readers, where labels are codes.", False)
-    text_column: str = _option("Column of the texts (default: text).", "text")
-    id_column: str | None = _option("Column of ids to copy to the output.", None)
-    input_format: str | None = _option("Format of the input, where its ending does not tell.", None)
+    text_column: str = _option(
+        "Column of the texts, or several, such as title,abstract or 'part_*' (default: text).", "text"
+    )
+    id_column: str | None = _option("Column of ids to copy to the output; id where columns have no names.", None)
+    input_format: str | None = _option(
+        f"Format of the input, where its ending and first line do not tell: {', '.join(INPUT_FORMATS)}. Labels in it are not used.",
+        None,
+    )
     encoding: str | None = _option("Encoding of a text file (default: UTF-8; UTF-16 is recognised).", None)
     max_length: int | None = _option("Tokens after which a text is cut (default: what the model takes).", None)
     batch_size: int = _option("Texts that go through the model together (default: 32).", 32)

@@ -27,7 +27,7 @@ class LabelSimilarities(NamedTuple):
 
     Attributes:
         texts: Of the labels' own texts.
-        centroids: Of the mean vectors of the labels' training documents.
+        centroids: Of the mean vectors of the labels' training documents; of the label's text where it has none.
     """
 
     texts: Tensor | None
@@ -39,7 +39,7 @@ class NeighborHead(ScoreHead):
 
     A document's weight is its similarity to the power ``similarity_power``; a label's vote is the share of the K nearest documents'
     weights that those with the label have. Its score is (1 - w - c) · vote + w · max(0, cosine of the label's text)
-    + c · max(0, cosine of its centroid).
+    + c · max(0, cosine of its centroid). Without documents a label has its text for a centroid.
 
     Args:
         config: Settings of the vote, which count as they are when a text is scored, and sizes.
@@ -112,7 +112,10 @@ class NeighborHead(ScoreHead):
         first = self.num_labels - texts.num_documents
         self.label_texts.select(torch.arange(first, device=self.prior.device))
         self.label_texts.add(texts)
-        self.config.num_label_values = self.label_texts.values.numel() if isinstance(self.label_texts, WordIndex) else 0
+        if isinstance(self.label_texts, WordIndex):
+            self.config.num_label_values = len(self.label_texts.values)
+        else:
+            self._store_centroids()
 
     def _assign(self, assignments: Assignments) -> None:
         device = self.prior.device
@@ -124,8 +127,17 @@ class NeighborHead(ScoreHead):
         if isinstance(self.documents, WordIndex):
             config.num_values, config.num_label_values = len(self.documents.values), len(self.label_texts.values)
         else:
-            sums = self._sums_of(torch.arange(self.num_labels, device=device))
-            self.centroids.store(DocumentVectors(nn.functional.normalize(sums, dim=1, eps=1e-6)))
+            self._store_centroids()
+
+    def _store_centroids(self) -> None:
+        labels = torch.arange(self.num_labels, device=self.prior.device)
+        self.centroids.store(DocumentVectors(self._centroids(self._sums_of(labels), labels)))
+
+    def _centroids(self, sums: Tensor, labels: Tensor) -> Tensor:
+        """Centroids of labels (W,) from the sums of their documents' vectors (W, H)."""
+        # Without a document a label's sum is 0, or what rounding leaves where its documents were taken out.
+        without = sums.norm(dim=1, keepdim=True) <= 1e-3
+        return torch.where(without, self.label_texts.values[labels].float(), nn.functional.normalize(sums, dim=1, eps=1e-6))
 
     def _sums_of(self, labels: Tensor) -> Tensor:
         """Sum of the vectors of the documents of each label, (W, H) float32; label ids (W,) ascend."""
@@ -228,9 +240,7 @@ class NeighborHead(ScoreHead):
         owners, own_labels = pairs // self.num_labels, pairs % self.num_labels
         labels, of_pairs = own_labels.unique(return_inverse=True)
         remaining = self._sums_of(labels)[of_pairs].index_add(0, place, -self.documents.values[rows[which]].float())
-        # A label without another document is left with what rounding leaves.
-        centroids = nn.functional.normalize(remaining, dim=1, eps=1e-6) * (remaining.norm(dim=1, keepdim=True) > 1e-3)
-        cosines[owners, own_labels] = (centroids * hidden[owners]).sum(dim=1).clamp(min=0)
+        cosines[owners, own_labels] = (self._centroids(remaining, own_labels) * hidden[owners]).sum(dim=1).clamp(min=0)
 
     def word_contributions(self, words: WordValues, label_ids: Tensor) -> Tensor:
         """Contribution of each word to the score of a label: its share in the similarity of each document that votes for the label.

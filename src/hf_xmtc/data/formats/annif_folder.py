@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .corpus import LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema
+from .full_texts import SUBJECT_ENDINGS, read_text, subjects_of, texts_in
 from .split_files import find_split_files, split_folders
 from .text_lines import read_lines
 
 __all__ = ["ANNIF_FOLDER"]
-
-_ENDINGS = (".tsv", ".key")
 
 
 def _find(path: Path, given: bool) -> dict[str, list[Path]]:
@@ -25,8 +24,8 @@ def _find(path: Path, given: bool) -> dict[str, list[Path]]:
 
 def _texts(folder: Path) -> list[Path]:
     """The texts of a folder; none where no text has a file of subjects."""
-    texts = sorted(folder.glob("*.txt"))
-    return texts if any(text.with_suffix(ending).is_file() for text in texts for ending in _ENDINGS) else []
+    texts = texts_in(folder)
+    return texts if any(map(subjects_of, texts)) else []
 
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
@@ -37,9 +36,9 @@ def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
 def _reader(texts: list[Path], settings: ReadSettings) -> Callable[[], Iterator[tuple[str, list[str]]]]:
     def read() -> Iterator[tuple[str, list[str]]]:
         for path in texts:
-            subjects = next((path.with_suffix(ending) for ending in _ENDINGS if path.with_suffix(ending).is_file()), None)
+            subjects = subjects_of(path)
             lines = read_lines(subjects, settings.encoding) if subjects else ()
-            yield "\n".join(read_lines(path, settings.encoding)), [subject for line in lines if (subject := _subject(line))]
+            yield read_text(path, settings.encoding), [subject for line in lines if (subject := _subject(line))]
 
     return read
 
@@ -54,5 +53,5 @@ ANNIF_FOLDER = Format(
     _find,
     _read,
     "files such as a.txt with a.tsv or a.key, or train/ and test/ with such files",
-    side_files=tuple(f"{place}*{ending}" for place in ("", "*/") for ending in _ENDINGS),
+    side_files=tuple(f"{place}*{ending}" for place in ("", "*/") for ending in SUBJECT_ENDINGS),
 )

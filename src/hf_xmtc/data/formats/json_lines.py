@@ -21,26 +21,12 @@ from .corpus import (
 from .json_objects import json_objects
 from .label_cells import labels_of_value
 from .split_files import files_of_splits
-from .tables import join_texts, matching_columns
+from .text_columns import keys_of_entry, matching_columns, text_of
 from .text_lines import read_lines
 
-__all__ = ["JSON_LINES", "text_of"]
+__all__ = ["JSON_LINES"]
 
 _LARGEST_ID = 2**31 - 1
-
-
-def text_of(entry: dict[str, Any], columns: list[str], place: str) -> str | None:
-    """The text under some keys, joined by line ends; None where it is missing.
-
-    Raises:
-        ValueError: If it is no string.
-    """
-    texts = [entry.get(column) for column in columns]
-    if strange := [text for text in texts if not isinstance(text, str | None)]:
-        raise ValueError(
-            f"{place}: the text is {strange[0]!r:.60}, but texts are strings. Name another key in text_column=…."
-        )
-    return join_texts(texts)
 
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
@@ -61,7 +47,7 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     def read(path: Path) -> Iterator[tuple[str | None, list[str] | list[int]]]:
         for number, entry in json_objects(read_lines(path, settings.encoding), path):
             place = f"{path}, line {number}"
-            labels = _labels(entry, _keys_in(entry, keys, settings.label_column), len(keys) > 1, settings, place)
+            labels = _labels(entry, keys_of_entry(entry, keys, settings.label_column), len(keys) > 1, settings, place)
             if multi_hot and len(keys) == 1 and (row := entry.get(keys[0])) is not None:
                 _check_width(row, widths, place)
             if labels and type(labels[0]) is not kind:
@@ -70,7 +56,7 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
                     "same way: codes as strings, ids as numbers."
                 )
             yield (
-                text_of(entry, _keys_in(entry, texts, settings.text_column), place),
+                text_of(entry, keys_of_entry(entry, texts, settings.text_column), place),
                 *(_group(entry, name) for name in groups),
                 _counted_from_0(labels, settings.one_based, place) if labels and kind is int and not multi_hot else labels,
             )
@@ -104,11 +90,6 @@ def _check_width(row: Any, widths: set[int], place: str) -> None:
             f"{place}: the multi-hot rows have different widths, {sorted(widths)}. Are these label ids? Then leave "
             "label_format='multi_hot' out."
         )
-
-
-def _keys_in(entry: dict[str, Any], keys: list[str], wanted: str) -> list[str]:
-    """The keys of an option, with those that match its pattern in this entry alone."""
-    return list(dict.fromkeys([*keys, *matching_columns(list(entry), wanted, complete=False)])) if "*" in wanted else keys
 
 
 def _group(entry: dict[str, Any], name: str) -> str | None:

@@ -8,6 +8,7 @@ from hf_xmtc.models.label_names import LabelNames
 
 from ..label_file import LabelFile
 from .corpus import LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema
+from .rcv1_tokens import token_documents
 from .text_lines import read_lines
 
 __all__ = ["RCV1"]
@@ -57,7 +58,7 @@ def _reader(
 ) -> Callable[[], Iterator[tuple[str, list[str]]]]:
     def read() -> Iterator[tuple[str, list[str]]]:
         for path in paths:
-            for document, text, number in _documents(path, encoding):
+            for document, text, number in token_documents(read_lines(path, encoding), path):
                 if document not in topics:
                     raise ValueError(
                         f"{path}, line {number}: {qrels.name} has no topic of the document {document}. Was it cut off?"
@@ -65,28 +66,6 @@ def _reader(
                 yield text, topics[document]
 
     return read
-
-
-def _documents(path: Path, encoding: str | None) -> Iterator[tuple[str, str, int]]:
-    """Id, tokens and first line of each document."""
-    document, words, start = None, None, 0
-    for number, line in enumerate(read_lines(path, encoding), start=1):
-        if line.startswith(".I "):
-            if words is not None:
-                yield document, " ".join(words), start
-            document, words, start = line[3:].strip(), None, number
-        elif line.strip() == ".W" and document is not None and words is None:
-            words = []
-        elif words is not None:
-            words += [line] if line.strip() else []
-        elif line.strip():
-            raise ValueError(f"{path}, line {number} is {line!r:.40}, but a document begins with the lines .I ID and .W.")
-    if document is not None and words is None:
-        raise ValueError(
-            f"{path} ends in line {start} within the document {document}. Was the download cut off? Fetch it again."
-        )
-    if words is not None:
-        yield document, " ".join(words), start
 
 
 def _read_hierarchy(path: Path, encoding: str | None) -> LabelFile:

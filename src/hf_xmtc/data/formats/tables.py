@@ -1,6 +1,5 @@
 """Tables with a line of column names: csv (quoted cells, also of Excel) and tsv (nothing is quoted)."""
 
-import fnmatch
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,39 +19,14 @@ from .corpus import (
 from .label_cells import labels_of_cell
 from .split_files import files_of_splits
 from .table_rows import table_rows
+from .text_columns import join_texts, matching_columns
 from .text_lines import read_lines
 
-__all__ = ["CSV", "TSV", "join_texts", "matching_columns"]
+__all__ = ["CSV", "TSV"]
 
 # What says in a cell whether a document has the label of the column.
 _ONES, _ZEROS = ("1", "1.0", "true"), ("0", "0.0", "false", "")
 _FLAGS = {*_ONES, *_ZEROS, "yes", "no"}
-
-
-def matching_columns(columns: list[str], wanted: str, complete: bool = True) -> list[str]:
-    """The columns that an option names, in its order: one, several with commas between them, or all that match a pattern with ``*``.
-
-    Args:
-        columns: Those there are.
-        wanted: The option.
-        complete: Give none where one of several is missing.
-    """
-    if wanted in columns:
-        return [wanted]
-    chosen: dict[str, None] = {}
-    for pattern in map(str.strip, wanted.split(",")):
-        matches = [pattern] if pattern in columns else [name for name in columns if fnmatch.fnmatchcase(name, pattern)]
-        if complete and not matches:
-            return []
-        chosen.update(dict.fromkeys(matches))
-    return list(chosen)
-
-
-def join_texts(texts: list[str | None]) -> str | None:
-    """One text out of several columns; None where all are missing."""
-    if len(texts) == 1:
-        return texts[0]
-    return "\n".join(text for text in texts if text)
 
 
 def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpus]:

@@ -10,14 +10,13 @@ from hf_xmtc.models.label_names import LabelNames
 
 from ..label_file import LabelFile
 from .corpus import LABEL_IDS, Corpus, Documents, Format, ReadSettings, check_label_id, documents_schema
-from .json_lines import text_of
 from .json_objects import json_objects
 from .split_files import find_split_files
+from .text_columns import XMC_TEXTS, text_of
 from .text_lines import read_lines
 
 __all__ = ["XMC_RAW"]
 
-_TEXTS = ["title", "content"]
 _LABELS, _PLAIN_LABELS = "lbl.json.gz", "lbl.json"
 # As the repository names them, and as code for it does (LEVER, NGAME).
 _FILTERS = {
@@ -68,7 +67,7 @@ def _reader(
             ids = _label_ids(entry, place, settings.one_based)
             for label_id in ids:
                 check_label_id(label_id, num_labels, place, settings.one_based)
-            yield (text_of(entry, _TEXTS, place), ids, *([filters(document)] if filters else ()))
+            yield (text_of(entry, XMC_TEXTS, place), ids, *([filters(document)] if filters else ()))
             document += 1
         if filters and (left := filters(document, check_end=True)):
             raise ValueError(
