@@ -25,7 +25,9 @@ def option_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="labels.json, labels.parquet or SKOS vocabulary (.ttl, .rdf, .nt) to put beside the data",
     )
-    parser.add_argument("--drop_unlabeled", action="store_true", help="leave out documents without labels")
+    parser.add_argument(
+        "--drop_unlabeled", action="store_true", help="leave out documents without labels, and report how many"
+    )
     parser.add_argument(
         "--with_features",
         action="store_true",

@@ -221,7 +221,7 @@ class DataArguments:
         metadata={"help": "Join labels that differ only by case, blanks, final punctuation or Unicode form."},
     )
     drop_unlabeled: bool = field(
-        default=False, metadata={"help": "Leave out documents without labels; the log says how many."}
+        default=False, metadata={"help": "Leave out documents without labels, and report how many."}
     )
     named: str | None = field(
         default=None,

@@ -89,7 +89,7 @@ def load_xmtc_dataset(
         group_column: Column whose equal values stay together, such as the book of a chapter.
         normalize_labels: Join labels that differ only by case, blanks, final punctuation or Unicode form; the most frequent spelling
             stays.
-        drop_unlabeled: Leave out documents without labels, and report how many each split had.
+        drop_unlabeled: Leave out documents without labels, and warn of how many each split had. Splits are taken out of what remains.
         named: Benchmark that the data are, such as ``"eurlex-4k"``: its sizes are checked and its propensity constants used. By default
             the one with the name of the folder, if there is one; ``"none"`` for none. See `hf_xmtc.data.named_datasets`.
         text_column: Column of the text in the source; of csv, tsv and JSON lines also several, ``"title,abstract"``, joined by line ends.
@@ -201,7 +201,7 @@ def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None)
             f"{source.name}: {info.num_empty_labels:,} documents have an empty label, which is left out. Does a cell end in a separator?",
             stacklevel=3,
         )
-    if info.num_dropped:
+    if any(info.num_dropped.values()):
         warnings.warn(f"{source.name}: {dropped_sentence(info.num_dropped)}", stacklevel=3)
     if source.left_out:
         warnings.warn(

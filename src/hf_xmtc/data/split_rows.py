@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from .column_batches import column_batches
+from .formats.unlabeled import nothing_left
 from .label_columns import LabelRows
 
 __all__ = ["SplitRows", "drop_unlabeled"]
@@ -76,22 +77,25 @@ class SplitRows:
 
 
 def drop_unlabeled(splits: dict[str, SplitRows]) -> dict[str, int]:
-    """Take the documents without labels out of the splits, and splits of which nothing is left.
+    """Take the documents without labels out of the splits.
 
     Args:
         splits: Changed in place; splits without a column of labels stay as they are.
 
     Returns:
         How many were taken from each split.
+
+    Raises:
+        ValueError: If nothing would be left of a split.
     """
     counts = {}
-    for name, split in list(splits.items()):
+    for name, split in splits.items():
         if split.labels is None:
             continue
         labeled = split.labels.lengths > 0
+        if not labeled.any():
+            raise nothing_left(split.where, len(labeled))
         counts[name] = int((~labeled).sum())
-        if not labeled.any() and name != "train":  # an empty training split is refused later
-            del splits[name]
-        elif counts[name]:
+        if counts[name]:
             splits[name] = split.select(labeled)
     return counts
