@@ -4,7 +4,7 @@ from typing import Any
 
 from control_tables import CONTROL_TABLES
 from table_layout import SET_METRICS, Line, TableLayout
-from table_rows import MINILM_PACKAGE, RECIPES, SVM, Comparison, Row, Table
+from table_rows import CANDIDATE_REGRESSION, MINILM_PACKAGE, RECIPES, SVM, Comparison, Row, Table
 from treaderxml_tables import TREADERXML_TABLES
 
 __all__ = ["COMPARISONS", "TABLES", "Comparison", "Row", "Table"]
@@ -279,6 +279,14 @@ TABLES = {
                 Line("black", "dotted"),
                 parts=("neighbors", "neighbors-minilm"),
                 seeded=False,
+            ),
+            Row(
+                "regression",
+                "logistic regression on five features of its 64 candidates",
+                Line("tab:gray", "dotted"),
+                script=CANDIDATE_REGRESSION,
+                seeded=False,
+                candidates_from="both-neighbors",
             ),
             Row(
                 "laco-candidates",
