@@ -150,12 +150,12 @@ def test_label_texts_in_another_encoding(tmp_path):
 
 def test_features_of_labels_are_no_label_texts(tmp_path):
     """Yf.txt of the data sets with label features is a matrix; that of ZestXML names the columns of one."""
-    matrix = "3 9\n0:0.5 7:1.2\n\n8:0.1\n"
-    folder = write_files(tmp_path / "raw", _older_release(matrix))
-    with pytest.raises(
-        ValueError, match="Yf.txt begins with '3 9' and has 3 lines more: a matrix of the features.*lbl.json.gz"
-    ):
-        read_rows(folder)
+    rows = "0:0.5 7:1.2\n\n8:0.1\n"
+    matrix = f"3 9\n{rows}"
+    for content in (matrix, rows):
+        folder = write_files(tmp_path / "raw", _older_release(content))
+        with pytest.raises(ValueError, match="Yf.txt begins with '.*0:0.5 7:1.2.*: a matrix of the features.*lbl.json.gz"):
+            read_rows(folder)
     write_files(folder, {"lbl.json": FILES["xmc-raw"]["lbl.json"]})
     assert read_rows(folder) == [["Three discs.", ["c", "a"]]]
     for name, content in (("matrix", matrix), ("vocabulary", "__label__0__tv\n0_tv\n")):

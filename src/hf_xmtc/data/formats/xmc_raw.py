@@ -22,7 +22,8 @@ __all__ = ["XMC_RAW"]
 _LABELS = ("lbl.json.gz", "lbl.json")
 # Label texts, one a line, of older data sets such as AmazonCat-13K. Beside lbl.json it holds features of labels.
 _LABEL_TEXTS = ("Yf.txt", "Yf.txt.gz")
-_SHAPE = re.compile(r"(\d+) \d+")
+# The shape of a matrix, or a row of it.
+_MATRIX_LINE = re.compile(r"\d+ \d+|\d+:\S+( \d+:\S+)*")
 # As the repository names them, and as code for it does (LEVER, NGAME).
 _FILTERS = {
     "train": ("filter_labels_train.txt", "trn_filter_labels.txt"),
@@ -65,11 +66,11 @@ def _read_labels(path: Path, settings: ReadSettings) -> LabelFile:
 
 def _read_label_texts(path: Path, settings: ReadSettings) -> LabelFile:
     lines = list(read_lines(path, settings.encoding))
-    shape = _SHAPE.fullmatch(lines[0]) if lines else None
-    if shape and int(shape[1]) == len(lines) - 1:
+    start = [line.strip() for line in lines[:3] if line.strip()]
+    if any(":" in line for line in start) and all(map(_MATRIX_LINE.fullmatch, start)):
         raise ValueError(
-            f"{path} begins with {lines[0]!r} and has {len(lines) - 1} lines more: a matrix of the features of labels, not their texts. Put the "
-            f"data set's {_LABELS[0]} beside it."
+            f"{path} begins with {' / '.join(start)!r:.60}: a matrix of the features of labels, not their texts. Put the data set's "
+            f"{_LABELS[0]} beside it."
         )
     return names_of_rows(lines)
 
