@@ -59,6 +59,12 @@ NEIGHBORS_MINILM = Row(
     seeded=False,
     backbone_package=MINILM_PACKAGE,
 )
+NEIGHBORS_TUNED = Row(
+    "neighbors-minilm-tuned",
+    "neighbours by MiniLM (pretrained, tuned contrastively)",
+    Line("tab:red", "solid"),
+    backbone_package=MINILM_PACKAGE,
+)
 BEST_ALONE = (
     DISMEC,
     PARABEL,
@@ -92,6 +98,20 @@ BEST = (
         Line("black", "solid"),
         parts=(*_FROM_SCRATCH, "neighbors", "neighbors-minilm"),
     ),
+)
+_WITH_NEIGHBORS = tuple(
+    Row(
+        f"ensemble-{name}",
+        f"DiSMEC, Bonsai and neighbours by {words}, tuned weights",
+        Line("black", style),
+        parts=("dismec", "bonsai", "neighbors", *parts),
+        seeded=name == "tuned",
+    )
+    for name, words, style, parts in (
+        ("words", "TF-IDF", "dotted", ()),
+        ("frozen", "TF-IDF and by MiniLM, frozen", "dashed", ("neighbors-minilm",)),
+        ("tuned", "TF-IDF and by MiniLM, tuned", "solid", ("neighbors-minilm-tuned",)),
+    )
 )
 # With thousands of labels.
 _MANY = ("dismec", "bonsai", "parabel", "neighbors", "neighbors-minilm")
@@ -230,6 +250,18 @@ TABLES = {
             "TF-IDF), 45.8 (neighbours by MiniLM) and 49.5 (both neighbours, tuned), counted once from the stored predictions.",
             "The linear SVM was not run: its weights are dense. DiSMEC is the same classifier with small weights left out. BertXML on MiniLM was "
             "not run either: three epochs would take about two hours of a thread.",
+        ),
+    ),
+    "neighbors-demo": Table(
+        name="neighbors-demo",
+        title="Neighbours on the demo data: words, a frozen encoder, a tuned one, and what each adds to linear models",
+        dataset="demo",
+        recipes=RECIPES / "best",
+        rows=(DISMEC, BONSAI, NEIGHBORS, NEIGHBORS_MINILM, NEIGHBORS_TUNED, *_WITH_NEIGHBORS),
+        pairs=(
+            ("neighbors-minilm", "neighbors-minilm-tuned"),
+            ("ensemble-words", "ensemble-frozen"),
+            ("ensemble-frozen", "ensemble-tuned"),
         ),
     ),
     "trees-demo": _trees_on("demo", "demo data set", "trees-demo", TREES, _DEMO_SETTINGS),
