@@ -226,3 +226,12 @@ def test_an_interrupted_conversion_leaves_no_file_and_no_process(tmp_path, capsy
     while _workers() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _workers()
+
+
+def test_documents_without_labels_are_left_out_by_all_processes(tmp_path, capsys):
+    documents = [(text, labels if i % 3 else []) for i, (text, labels) in enumerate(_documents())]
+    folder = write_files(tmp_path / "corpus", {"train.jsonl": _content("jsonl", documents)})
+    for number in ("1", "3"):
+        output = ["--output_dir", str(tmp_path / number), "--num_proc", number]
+        cli.main(["convert", "--dataset", str(folder), "--drop_unlabeled", *output])
+        assert "40 in train; 8 labels" in (said := capsys.readouterr().out) and "left out: 20 in train" in said

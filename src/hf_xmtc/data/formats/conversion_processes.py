@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -231,7 +231,7 @@ def _work(connection: Connection, source: CorpusFiles, folder: Path) -> None:
             number, job = connection.recv()
             try:
                 corpus = corpus or source.read()
-                outcome = _write_job(corpus, job, folder / f"{job.split}.{number}", connection)
+                outcome = _write_job(corpus, job, folder / f"{job.split}.{number}", connection.send, source.drop_unlabeled)
             except Exception as error:
                 outcome = error
             connection.send((number, outcome))
@@ -242,10 +242,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _write_job(corpus: Corpus, job: Job, stem: Path, connection: Connection) -> tuple[WrittenFiles, set[Any]]:
+def _write_job(
+    corpus: Corpus, job: Job, stem: Path, advance: Callable[[int], object], drop_unlabeled: bool
+) -> tuple[WrittenFiles, set[Any]]:
     """Write the files of a job; with them what was seen that other parts must agree with."""
     seen = corpus.agreement.seen if corpus.agreement else set()
     seen.clear()
     documents = corpus.splits[job.split]
-    files = write_rows(_rows(documents, job)(), documents.schema, stem, connection.send)
+    files = write_rows(_rows(documents, job)(), documents.schema, stem, advance, drop_unlabeled)
     return files, set(seen)

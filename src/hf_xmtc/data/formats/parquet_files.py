@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 
 from hf_xmtc.models.document_tokens import replace_surrogates
 
+from .unlabeled import labeled_rows
+
 __all__ = ["WrittenFiles", "record_batches", "write_rows"]
 
 # A batch ends behind so many documents or characters, and a file behind so many bytes.
@@ -26,15 +28,21 @@ class WrittenFiles:
         paths: The files.
         num_documents: Documents in them.
         num_invalid: Documents whose text was not valid Unicode.
+        num_dropped: Documents that were left out, without labels.
     """
 
     paths: list[Path]
     num_documents: int = 0
     num_invalid: int = 0
+    num_dropped: int = 0
 
 
 def write_rows(
-    rows: Iterable[tuple[Any, ...]], schema: pa.Schema, stem: Path, advance: Callable[[int], object]
+    rows: Iterable[tuple[Any, ...]],
+    schema: pa.Schema,
+    stem: Path,
+    advance: Callable[[int], object],
+    drop_unlabeled: bool = False,
 ) -> WrittenFiles:
     """Write documents, also none, into the files ``<stem>.0``, ``<stem>.1`` and so on.
 
@@ -43,8 +51,15 @@ def write_rows(
         schema: Their columns.
         stem: Beginning of the names.
         advance: Called with the number of documents of each batch that was written.
+        drop_unlabeled: Leave out documents without labels.
     """
     written = WrittenFiles([])
+
+    def drop() -> None:
+        written.num_dropped += 1
+
+    if drop_unlabeled:
+        rows = labeled_rows(rows, schema, drop)
     writer = None
     try:
         for batch, num_invalid in record_batches(rows, schema):

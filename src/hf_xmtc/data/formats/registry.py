@@ -43,11 +43,13 @@ class CorpusFiles:
         format: Name of the format.
         files: The files of each split, as `find_format` gives them.
         settings: How they are read.
+        drop_unlabeled: Whether `write_corpus` leaves out documents without labels.
     """
 
     format: str
     files: dict[str, list[Path]]
     settings: ReadSettings
+    drop_unlabeled: bool = False
 
     def read(self) -> Corpus:
         """Open the files."""
