@@ -178,6 +178,39 @@ def test_families_that_cannot_grow_are_refused(tiny_model_folder, tmp_path):
     assert not (tmp_path / "more").exists()
 
 
+def test_extended_parts_are_combined_without_predictions(folder, tmp_path, capsys, caplog, monkeypatch, unchecked):
+    for module in ("extend", "ensemble"):
+        monkeypatch.setattr(f"hf_xmtc.commands.{module}.check_reopens", lambda *args, **settings: 0.0)
+    write_split(tmp_path / "new", "train", [("song hammer coast", ["x9"])])
+    write_split(tmp_path / "more", "train", [("song hammer coast", ["tool"])])
+    parts = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
+    for part, data in zip(parts, ("new", "new", "more"), strict=True):
+        extend("--model", folder, "--dataset", tmp_path / data, "--output_dir", part)
+
+    def combine(first, second, method, name) -> str:
+        cli.main(["ensemble", str(first), str(second), "--method", method, "--output_dir", str(tmp_path / name)])
+        return capsys.readouterr().out
+
+    with pytest.raises(
+        SystemExit, match="to tune on. hf-xmtc extend leaves predictions .* out of .*a, .*b. Choose --method consensus"
+    ):
+        combine(parts[0], parts[1], "tuned", "tuned")
+    assert "Not measured: the parts have no predictions of the same documents.\nThe ensemble" in combine(
+        parts[0], parts[1], "consensus", "both"
+    )
+    check_model_folder(tmp_path / "both").raise_for_problems()
+    assert "This model has not been evaluated." in (tmp_path / "both" / "README.md").read_text()
+    tagger = pipeline("text-classification", model=str(tmp_path / "both"), trust_remote_code=True)
+    assert tagger("song hammer coast")[0]["label"] == "x9"
+    # One part as it was trained, one extended by documents alone.
+    with pytest.raises(SystemExit, match="validation.parquet is missing, but other parts .* hf-xmtc extend leaves"):
+        combine(folder, parts[2], "tuned", "tuned")
+    assert "Not measured" in combine(folder, parts[2], "mean_score", "mixed")
+    assert (
+        "test.parquet is missing, but other parts have predictions of test, so the ensemble is not measured" in caplog.text
+    )
+
+
 def test_nothing_to_add_is_refused(capsys):
     with pytest.raises(SystemExit):
         cli.main(["extend", "--model", "x"])

@@ -13,7 +13,7 @@ __all__ = ["summarize"]
 
 # Labels that are named.
 NUM_NAMED = 5
-# From this share of unknown words on, the way out is said too.
+# From this share of unknown words on, the remedy is said too.
 MANY_UNKNOWN = 0.1
 
 
@@ -84,16 +84,13 @@ def _spellings(names: LabelNames, num_known: int) -> str:
 def _unknown_words(model: Any, tokenizer: Any, texts: Sequence[str], num_known: int) -> str:
     names = model.config.label_names
     of_labels = [names.name_of(label) for label in range(num_known, len(names))]
-    shares = {
-        f"of the words of the {kind}": share
-        for kind, given in (("documents", texts), ("new labels' names", of_labels))
-        if (share := _unknown_share(model, tokenizer, given))
-    }
-    if not shares:
+    shares = [_unknown_share(model, tokenizer, given) for given in (texts, of_labels)]
+    kinds = ("of the words of the documents", "of the words of the new labels' names")
+    listing = " and ".join(f"{100 * share:.1f} % {kind}" for share, kind in zip(shares, kinds, strict=True) if share)
+    if not listing:
         return ""
-    listing = " and ".join(f"{100 * share:.1f} % {kind}" for kind, share in shares.items())
     remedy = ""
-    if max(shares.values()) >= MANY_UNKNOWN:
+    if max(shares[0], 0 if texts else shares[1]) >= MANY_UNKNOWN:  # documents find labels of any name
         remedy = " To know them, train anew on the old and the new documents together, or with a --backbone, whose word pieces know every word."
     return f"{listing} are not in the model's vocabulary, which stays that of training.{remedy}"
 
