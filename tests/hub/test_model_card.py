@@ -307,6 +307,7 @@ def test_the_card_of_an_ensemble_warns_of_stored_documents(facts, parts):
     recipe = {"parts": {name: {"model_type": name} for name in parts}}
     text = build_model_card(**{**facts, "model_family": "ensemble", "recipe": recipe}).text
     assert ("holds its training documents" in text) == ("neighbors" in parts)
+    assert "Only labels that a part predicts can be predicted" in text
 
 
 @pytest.mark.parametrize(
