@@ -4,7 +4,7 @@ from typing import Any
 
 from control_tables import CONTROL_TABLES
 from table_layout import SET_METRICS, Line, TableLayout
-from table_rows import MINILM_PACKAGE, RECIPES, SVM, Comparison, Row, Table
+from table_rows import CANDIDATE_REGRESSION, MINILM_PACKAGE, RECIPES, SVM, Comparison, Row, Table
 from treaderxml_tables import TREADERXML_TABLES
 
 __all__ = ["COMPARISONS", "TABLES", "Comparison", "Row", "Table"]
@@ -59,6 +59,12 @@ NEIGHBORS_MINILM = Row(
     seeded=False,
     backbone_package=MINILM_PACKAGE,
 )
+NEIGHBORS_TUNED = Row(
+    "neighbors-minilm-tuned",
+    "neighbours by MiniLM (pretrained, tuned contrastively)",
+    Line("tab:red", "solid"),
+    backbone_package=MINILM_PACKAGE,
+)
 BEST_ALONE = (
     DISMEC,
     PARABEL,
@@ -92,6 +98,20 @@ BEST = (
         Line("black", "solid"),
         parts=(*_FROM_SCRATCH, "neighbors", "neighbors-minilm"),
     ),
+)
+_WITH_NEIGHBORS = tuple(
+    Row(
+        f"ensemble-{name}",
+        f"DiSMEC, Bonsai and neighbours by {words}, tuned weights",
+        Line("black", style),
+        parts=("dismec", "bonsai", "neighbors", *parts),
+        seeded=name == "tuned",
+    )
+    for name, words, style, parts in (
+        ("words", "TF-IDF", "dotted", ()),
+        ("frozen", "TF-IDF and by MiniLM, frozen", "dashed", ("neighbors-minilm",)),
+        ("tuned", "TF-IDF and by MiniLM, tuned", "solid", ("neighbors-minilm-tuned",)),
+    )
 )
 # With thousands of labels.
 _MANY = ("dismec", "bonsai", "parabel", "neighbors", "neighbors-minilm")
@@ -232,6 +252,18 @@ TABLES = {
             "not run either: three epochs would take about two hours of a thread.",
         ),
     ),
+    "neighbors-demo": Table(
+        name="neighbors-demo",
+        title="Neighbours on the demo data: words, a frozen encoder, a tuned one, and what each adds to linear models",
+        dataset="demo",
+        recipes=RECIPES / "best",
+        rows=(DISMEC, BONSAI, NEIGHBORS, NEIGHBORS_MINILM, NEIGHBORS_TUNED, *_WITH_NEIGHBORS),
+        pairs=(
+            ("neighbors-minilm", "neighbors-minilm-tuned"),
+            ("ensemble-words", "ensemble-frozen"),
+            ("ensemble-frozen", "ensemble-tuned"),
+        ),
+    ),
     "trees-demo": _trees_on("demo", "demo data set", "trees-demo", TREES, _DEMO_SETTINGS),
     "trees-llms4subjects-en": _trees_on(
         "llms4subjects-en", "LLMs4Subjects (22,625 labels)", "trees", TREES_OF_MANY, _LARGE_SETTINGS, _LOSS_OF_FLAT
@@ -279,6 +311,14 @@ TABLES = {
                 Line("black", "dotted"),
                 parts=("neighbors", "neighbors-minilm"),
                 seeded=False,
+            ),
+            Row(
+                "regression",
+                "logistic regression on five features of its 64 candidates",
+                Line("tab:gray", "dotted"),
+                script=CANDIDATE_REGRESSION,
+                seeded=False,
+                candidates_from="both-neighbors",
             ),
             Row(
                 "laco-candidates",

@@ -67,9 +67,9 @@ def test_documents_and_labels_are_added_in_a_new_folder(folder, tmp_path, capsys
     )
     assert len(json.loads((tmp_path / "more-extended" / "recipe.json").read_text())["extended_with"]) == 2
 
-    (tmp_path / "more.csv").write_text("text,labels\nsong hammer valley,x9|x10\n", encoding="utf-8")
+    (tmp_path / "more.csv").write_text("text,labels\nsong hammer valley,x9|x10\nunlabelled,\n", encoding="utf-8")
     separated = ("--dataset", tmp_path / "more.csv", "--label_separator", "|", "--output_dir", tmp_path / "csv")
-    extend("--model", tmp_path / "more", *separated)
+    extend("--model", tmp_path / "more", *separated, "--drop_unlabeled")
     assert "1 document is new. 1 label is new: 'x10'." in capsys.readouterr().out
 
 

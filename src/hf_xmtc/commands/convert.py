@@ -14,6 +14,7 @@ from hf_xmtc.data.data_card import CardFacts, read_data_card
 from hf_xmtc.data.formats.conversion import write_corpus, write_labels
 from hf_xmtc.data.formats.corpus import LABEL_STRINGS, Corpus, ReadSettings
 from hf_xmtc.data.formats.registry import FORMATS, find_format
+from hf_xmtc.data.formats.unlabeled import dropped_sentence, without_unlabeled
 from hf_xmtc.data.label_file import LabelFile, read_label_file
 
 from .convert_options import option_parser
@@ -73,17 +74,19 @@ def convert(options: argparse.Namespace) -> str:
     corpus = kind.read(files, reading)
     if options.label_file:
         corpus = replace(corpus, labels=read_label_file(options.label_file))
+    corpus, num_dropped = without_unlabeled(corpus) if options.drop_unlabeled else (corpus, None)
     with build_folder(folder) as unfinished:
         counts = write_corpus(corpus, unfinished, f"{path.name} ({kind.name})")
         num_labels = _complete_labels(corpus, unfinished)
         readme = (path if path.is_dir() else path.parent) / "README.md"
         facts = read_data_card(readme) if readme.is_file() else CardFacts()
-        card = _data_card(path.resolve().name, kind.name, counts, num_labels, corpus, facts)
+        dropped = "" if num_dropped is None else f" {dropped_sentence(num_dropped)}"
+        card = _data_card(path.resolve().name, kind.name, counts, num_labels, corpus, facts, dropped)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
     documents = ", ".join(f"{count:,} in {split}" for split, count in counts.items())
     without = [split for split, documents in corpus.splits.items() if "labels" not in documents.schema.names]
     missing = f" No column {options.label_column!r} in {', '.join(without)}; --label_column names it." if without else ""
-    return f"{path} ({kind.name}): {documents}; {num_labels:,} labels; written to {folder}.{missing}"
+    return f"{path} ({kind.name}): {documents}; {num_labels:,} labels; written to {folder}.{dropped}{missing}"
 
 
 def _complete_labels(corpus: Corpus, folder: Path) -> int:
@@ -103,7 +106,9 @@ def _complete_labels(corpus: Corpus, folder: Path) -> int:
     return len(labels)
 
 
-def _data_card(name: str, kind: str, counts: dict[str, int], num_labels: int, corpus: Corpus, facts: CardFacts) -> str:
+def _data_card(
+    name: str, kind: str, counts: dict[str, int], num_labels: int, corpus: Corpus, facts: CardFacts, dropped: str
+) -> str:
     header = ["---"]
     header += [f"license: {json.dumps(facts.license)}"] if facts.license else []
     header += [f"language: {json.dumps(facts.language.split(', '))}"] if facts.language else []
@@ -116,7 +121,7 @@ def _data_card(name: str, kind: str, counts: dict[str, int], num_labels: int, co
         f"# {name}",
         "",
         f"Converted with `hf-xmtc convert` from files in the format `{kind}`. Columns: {', '.join(f'`{column}`' for column in columns)}. "
-        f"{num_labels:,} labels, described in `labels.parquet`.",
+        f"{num_labels:,} labels, described in `labels.parquet`.{dropped}",
         "",
         "| split | documents |",
         "| --- | ---: |",

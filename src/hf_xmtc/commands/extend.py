@@ -121,6 +121,7 @@ def _load(options: argparse.Namespace) -> DatasetDict:
         label_space=options.label_space,
         label_file=options.label_file,
         validation_fraction=0.0,
+        drop_unlabeled=options.drop_unlabeled,
         revision=options.dataset_revision,
         **format_arguments(options),
     )

@@ -32,6 +32,9 @@ def option_parser() -> argparse.ArgumentParser:
     parser.add_argument("--dataset_revision", help="revision of a data set on the Hub")
     add_format_options(parser.add_argument_group("files, as for hf-xmtc train"))
     parser.add_argument(
+        "--drop_unlabeled", action="store_true", help="leave out documents without labels, and report how many"
+    )
+    parser.add_argument(
         "--label_file",
         metavar="FILE",
         help="labels.json or labels.parquet with names and descriptions of labels; without --dataset all of its labels are added",

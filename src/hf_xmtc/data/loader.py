@@ -19,6 +19,7 @@ from .cache_keys import cache_key
 from .duplicates import duplicate_warning
 from .encoding import encode_source
 from .formats.corpus import ReadSettings
+from .formats.unlabeled import dropped_sentence
 from .label_file import LabelFile, check_label_file, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .label_spellings import spelling_warning
@@ -47,6 +48,7 @@ def load_xmtc_dataset(
     split_by: str = "hash",
     group_column: str | None = None,
     normalize_labels: bool = False,
+    drop_unlabeled: bool = False,
     named: str | None = None,
     text_column: str = "text",
     label_column: str = "labels",
@@ -87,6 +89,7 @@ def load_xmtc_dataset(
         group_column: Column whose equal values stay together, such as the book of a chapter.
         normalize_labels: Join labels that differ only by case, blanks, final punctuation or Unicode form; the most frequent spelling
             stays.
+        drop_unlabeled: Leave out documents without labels, and warn of how many each split had. Splits are taken out of what remains.
         named: Benchmark that the data are, such as ``"eurlex-4k"``: its sizes are checked and its propensity constants used. By default
             the one with the name of the folder, if there is one; ``"none"`` for none. See `hf_xmtc.data.named_datasets`.
         text_column: Column of the text in the source; of csv, tsv and JSON lines also several, ``"title,abstract"``, joined by line ends.
@@ -117,6 +120,7 @@ def load_xmtc_dataset(
         split_by,
         group_column,
         normalize_labels,
+        drop_unlabeled,
     )
     reading = ReadSettings(
         text_column,
@@ -197,6 +201,8 @@ def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None)
             f"{source.name}: {info.num_empty_labels:,} documents have an empty label, which is left out. Does a cell end in a separator?",
             stacklevel=3,
         )
+    if any(info.num_dropped.values()):
+        warnings.warn(f"{source.name}: {dropped_sentence(info.num_dropped)}", stacklevel=3)
     if source.left_out:
         warnings.warn(
             f"{source.name}: the splits {list(source.left_out)} are left out; only train, validation and test are used.",
