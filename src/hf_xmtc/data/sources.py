@@ -132,7 +132,7 @@ def _check_no_effect(what: str, format: str | None, reading: ReadSettings, missi
             setting = f"{name}={value!r} says how files of text are read"
             if missing:
                 raise FileNotFoundError(
-                    f"There is no folder or file {what}; {setting}, so it is not looked for on the Hub. {_FORMS}"
+                    f"There is no folder or file {what}; {setting}, so it is not looked for on the Hub (leave it out for that). {_FORMS}"
                 )
             raise ValueError(f"{setting}, which {what} are not. Leave it out.")
 

@@ -17,7 +17,7 @@ class AddedDocuments(NamedTuple):
     Attributes:
         new: Documents whose text was not there.
         relabelled: Stored documents that got labels they did not have.
-        known: Documents that were there with all of their labels.
+        known: The others: they were there with all of their labels, or repeat another of the given ones.
         left_out: Documents without any known word, which no text could ever find.
     """
 
@@ -87,8 +87,8 @@ class StoredDocuments(NamedTuple):
         Args:
             others: M further documents.
             num_labels: Labels L.
-            ambiguous: Which of them have the digest that some other text may have, (M,): they are those of the same digest and the same
-                labels.
+            ambiguous: True for documents whose digest other texts may have too, (M,): such a document is there where one of the same
+                digest has the same labels.
 
         Returns:
             All of them; the rows in ``others`` of those that follow, (n,); and how many these are.
@@ -122,8 +122,8 @@ class StoredDocuments(NamedTuple):
     def _keys(self, ambiguous: Tensor) -> Tensor:
         """The digests; those that are ``ambiguous`` are digests of the documents' labels too, (N,)."""
         keys, rows = self.digests.clone(), torch.isin(self.digests, ambiguous).nonzero()[:, 0]
-        offsets, label_ids = (part.cpu() for part in self.assignments)
+        offsets, label_ids = (part.tolist() for part in self.assignments)
         halves = self.digests[rows].cpu().view(torch.int32).view(-1, 2).tolist()
-        labels = [sorted(label_ids[offsets[row] : offsets[row + 1]].tolist()) for row in rows.tolist()]
+        labels = [sorted(label_ids[offsets[row] : offsets[row + 1]]) for row in rows.tolist()]
         keys[rows] = digests_of([[*digest, *own] for digest, own in zip(halves, labels, strict=True)]).to(keys.device)
         return keys
