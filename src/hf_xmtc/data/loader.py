@@ -20,7 +20,7 @@ from .duplicates import duplicate_warning
 from .encoding import encode_source
 from .formats.corpus import ReadSettings
 from .formats.unlabeled import dropped_sentence
-from .label_file import LabelFile, file_digest, read_label_file
+from .label_file import LabelFile, check_label_file, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .label_spellings import spelling_warning
 from .loader_settings import LoaderSettings
@@ -171,8 +171,8 @@ def load_xmtc_dataset(
 
 def _choose_label_file(source: Source, path: str | os.PathLike | None, given_names: LabelFile | None) -> Path | None:
     if given_names is None:
-        if path is not None and not Path(path).is_file():
-            raise FileNotFoundError(f"There is no label file {os.fspath(path)!r}. Give a labels.parquet or labels.json.")
+        if path is not None:
+            check_label_file(path)
         return Path(path) if path is not None else source.label_file
     if path is not None:
         raise ValueError(

@@ -26,6 +26,8 @@ def table_rows(lines: Iterator[str], name: Any, quoted: bool, left_out: int = 0)
     for number, row in rows:
         if not columns:
             columns = row
+            if not any(columns):
+                raise ValueError(f"{name}, line {number} is blank, but the first line of a table names its columns.")
         elif len(columns) > 1 and row in ([], [""]):
             continue
         row = row or [""]
