@@ -21,6 +21,7 @@ from .encoding import encode_source
 from .formats.corpus import ReadSettings
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
+from .label_separators import separator_warning
 from .label_spellings import spelling_warning
 from .loader_settings import LoaderSettings
 from .named_datasets import NamedDataset, find_benchmark
@@ -185,8 +186,10 @@ def _fingerprint(source: Source, given_names: LabelFile | None, label_path: Path
 
 def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None) -> None:
     warning_of_benchmark = benchmark and benchmark.difference(info)
+    num_labelled = sum(info.num_documents[split] - count for split, count in info.num_without_labels.items())
     for text in (
         warning_of_benchmark,
+        separator_warning(source.name, [*info.names.labels, *info.evaluation_only], num_labelled),
         spelling_warning(source.name, info.spellings),
         duplicate_warning(source.name, info.duplicates, info.num_documents),
     ):

@@ -5,9 +5,10 @@ import json
 import re
 from typing import Any
 
+from ..label_separators import SEPARATORS
+
 __all__ = ["labels_of_cell", "labels_of_value"]
 
-_SEPARATORS = "|;,\t\n"
 # As Annif writes subjects.
 _URIS = re.compile(r"<\w+:[^<>\s]+>(\s+<\w+:[^<>\s]+>)*")
 
@@ -31,7 +32,7 @@ def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
         return [label for part in parts if (label := part.strip())]
     if cell.startswith("[") and cell.endswith("]"):
         return _listed(cell, place)
-    sign = next((sign for sign in _SEPARATORS if sign in cell), None)
+    sign = next((sign for sign in SEPARATORS if sign in cell), None)
     if sign is not None:
         raise ValueError(
             f"{place}: the labels {_shortened(cell)!r} hold {sign!r}. If that separates labels, give label_separator={sign!r} "
