@@ -110,6 +110,7 @@ def encode_source(
         )
         for name, split in data.items()
     }
+    label_file = label_file and label_file.matching([label for label in coder.labels if label.strip()], source.name)
     order = label_file or _class_names_as_file(data, settings.label_column, source.name)
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():

@@ -30,7 +30,7 @@ from .sources import Source, read_source
 __all__ = ["load_xmtc_dataset"]
 
 # Raised when the same source and settings would be encoded differently, so that old caches are not reused.
-_ENCODING_VERSION = 3
+_ENCODING_VERSION = 4
 
 
 def load_xmtc_dataset(

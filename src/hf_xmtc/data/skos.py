@@ -10,7 +10,9 @@ __all__ = ["SKOS_ENDINGS", "read_skos"]
 SKOS_ENDINGS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
 
 
-def read_skos(path: Path, language: str | None = None) -> tuple[LabelNames, list[str | None] | None]:
+def read_skos(
+    path: Path, language: str | None = None
+) -> tuple[LabelNames, list[str | None] | None, list[str | None] | None]:
     """Read the concepts of a vocabulary, sorted by URI.
 
     Args:
@@ -19,8 +21,8 @@ def read_skos(path: Path, language: str | None = None) -> tuple[LabelNames, list
             that of another language.
 
     Returns:
-        Labels (URI, preferred name, broader concepts as parents) and their descriptions (alternative names and definition), None where
-        no concept has one.
+        Labels (URI, preferred name, broader concepts as parents), their descriptions (alternative names and definition) and their
+        notations; None where no concept has one.
 
     Raises:
         ImportError: If ``rdflib`` is missing.
@@ -56,4 +58,5 @@ def read_skos(path: Path, language: str | None = None) -> tuple[LabelNames, list
     descriptions = ["; ".join(texts(c, SKOS.altLabel) + texts(c, SKOS.definition)) or None for c in concepts]
     parents = [sorted({*graph.objects(c, SKOS.broader), *graph.subjects(SKOS.narrower, c)}) for c in concepts]
     labels = LabelNames(list(map(str, concepts)), list(map(name, concepts)), [list(map(str, above)) for above in parents])
-    return labels, (descriptions if any(descriptions) else None)
+    notations = [min(map(str, graph.objects(c, SKOS.notation)), default=None) for c in concepts]
+    return labels, (descriptions if any(descriptions) else None), (notations if any(notations) else None)
