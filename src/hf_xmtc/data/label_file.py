@@ -17,7 +17,7 @@ from hf_xmtc.models.label_names import LabelNames
 from .column_batches import damage_reported
 from .skos import SKOS_ENDINGS, read_skos
 
-__all__ = ["LABEL_FILES", "LabelFile", "file_digest", "read_label_file"]
+__all__ = ["LABEL_FILES", "LabelFile", "file_digest", "label_file_in", "read_label_file"]
 
 logger = logging.getLogger(__name__)
 
@@ -141,6 +141,12 @@ def read_label_file(path: str | os.PathLike) -> LabelFile:
             f"Label file {path.name}: entry {empty} (counted from 0) is the empty label. Name it, or remove it."
         )
     return labels
+
+
+def label_file_in(folder: Path) -> Path | None:
+    """The label file that lies with the data of a folder, None where there is none."""
+    places = (folder / place / name for place in ("", "data") for name in LABEL_FILES)
+    return next((path for path in places if path.is_file()), None)
 
 
 def file_digest(path: Path) -> str:

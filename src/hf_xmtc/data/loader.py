@@ -18,7 +18,8 @@ from .build_folder import build_folder
 from .cache_keys import cache_key
 from .duplicates import duplicate_warning
 from .encoding import encode_source
-from .formats.corpus import ReadSettings
+from .formats.corpus import ReadSettings, columns_of_files
+from .formats.text_columns import column_listing
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .label_separators import separator_warning
@@ -198,6 +199,14 @@ def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None)
     if info.num_empty_labels:
         warnings.warn(
             f"{source.name}: {info.num_empty_labels:,} documents have an empty label, which is left out. Does a cell end in a separator?",
+            stacklevel=3,
+        )
+    unlabelled = [split for split in info.num_documents if split not in info.num_without_labels]
+    columns = columns_of_files(source.splits[unlabelled[0]].schema) if unlabelled else []
+    if len(columns) > 1:
+        warnings.warn(
+            f"{source.name}: the documents of {', '.join(unlabelled)} have no labels here, as no column has that name; the columns are "
+            f"{column_listing(columns)}. Name that of the labels in label_column=… (--label_column).",
             stacklevel=3,
         )
     if source.left_out:

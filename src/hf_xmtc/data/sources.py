@@ -29,7 +29,7 @@ from .formats.corpus import Corpus, Format, ReadSettings
 from .formats.registry import FORMATS, ambiguous_formats, find_format
 from .formats.split_files import SPLITS, files_of_splits
 from .formats.xmc_sparse import XMC_SPARSE
-from .label_file import LABEL_FILES, file_digest
+from .label_file import LABEL_FILES, file_digest, label_file_in
 
 __all__ = ["DEMO_FOLDER", "SPLITS", "Source", "read_source"]
 
@@ -160,7 +160,7 @@ def _read_parquet(path: Path, files: dict[str, list[Path]]) -> Source:
         name=path.resolve().name,
         splits=splits,
         fingerprint=_digest(f"{split} {file_digest(file)}" for split, paths in files.items() for file in paths),
-        label_file=_label_file_in(folder),
+        label_file=label_file_in(folder),
         card=read_data_card(readme) if readme.is_file() else CardFacts(),
     )
 
@@ -178,11 +178,6 @@ def _joint_schema(schemas: list[pa.Schema]) -> pa.Schema:
 def _is_untyped(kind: pa.DataType) -> bool:
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     return pa.types.is_null(kind.value_type if is_list else kind)
-
-
-def _label_file_in(folder: Path) -> Path | None:
-    places = (folder / place / name for place in ("", "data") for name in LABEL_FILES)
-    return next((path for path in places if path.is_file()), None)
 
 
 def _digest(lines: Iterable[str]) -> str:
@@ -216,7 +211,7 @@ def _read_format(path: Path, name: str | None, reading: ReadSettings, cache_dir:
         source,
         name=path.resolve().name,
         fingerprint=fingerprint,
-        label_file=source.label_file or _label_file_in(folder),
+        label_file=source.label_file or label_file_in(folder),
         card=read_data_card(readme) if readme.is_file() else CardFacts(),
         converted=True,
     )

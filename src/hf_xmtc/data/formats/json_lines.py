@@ -65,7 +65,7 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     group = group_field(settings, split, [columns], paths[:1])
     groups = list(group)
     kind = int if label_type == LABEL_IDS else str
-    return Documents(documents_schema(label_type if keys else None, group), read_all(paths, read))
+    return Documents(documents_schema(label_type if keys else None, group, columns), read_all(paths, read))
 
 
 def _counted_from_0(ids: list[int], one_based: bool, place: str) -> list[int]:

@@ -36,7 +36,7 @@ def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpu
             label_type = LABEL_STRINGS if all(has_labels) else None
             group = group_field(settings, split, columns, paths)
             read_file = partial(_table_documents, quoted=quoted, settings=settings, groups=list(group))
-            splits[split] = Documents(documents_schema(label_type, group), read_all(paths, read_file))
+            splits[split] = Documents(documents_schema(label_type, group, columns[0]), read_all(paths, read_file))
         return Corpus(splits)
 
     return read
