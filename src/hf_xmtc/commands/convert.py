@@ -14,6 +14,7 @@ from hf_xmtc.data.data_card import CardFacts, read_data_card
 from hf_xmtc.data.formats.conversion import write_corpus, write_labels
 from hf_xmtc.data.formats.corpus import LABEL_IDS, Corpus, ReadSettings, columns_of_files
 from hf_xmtc.data.formats.registry import FORMATS, find_format
+from hf_xmtc.data.formats.split_files import names_hint, unread_files, unread_remark
 from hf_xmtc.data.formats.text_columns import column_listing
 from hf_xmtc.data.label_file import LabelFile, label_file_in, read_label_file
 from hf_xmtc.data.label_separators import separator_warning
@@ -58,7 +59,7 @@ def convert(options: argparse.Namespace) -> str:
     if found is None:
         names = ", ".join(kind.name for kind in FORMATS)
         raise FileNotFoundError(
-            f"The format of {path} is not recognised. Name it with --format, one of {names}. Parquet needs no conversion."
+            f"The format of {path} is not recognised. {names_hint(path)}Name it with --format, one of {names}. Parquet needs no conversion."
         )
     kind, files = found
     names = (
@@ -83,6 +84,9 @@ def convert(options: argparse.Namespace) -> str:
         card = _data_card(path.resolve().name, kind.name, counts, num_labels, corpus, facts)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
     documents = ", ".join(f"{count:,} in {split}" for split, count in counts.items())
+    unread = unread_files(path, set().union(*files.values()), kind.side_files)
+    if unread := [name for name in unread if name != Path(options.label_file or "").name]:
+        remarks.append(f"In the folder, {unread_remark(unread)}")
     for split, rows in corpus.splits.items():
         if "labels" not in rows.schema.names:
             columns = column_listing(columns_of_files(rows.schema))

@@ -19,6 +19,7 @@ from .cache_keys import cache_key
 from .duplicates import duplicate_warning
 from .encoding import encode_source
 from .formats.corpus import ReadSettings, columns_of_files
+from .formats.split_files import unread_remark
 from .formats.text_columns import column_listing
 from .label_file import LabelFile, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
@@ -137,6 +138,7 @@ def load_xmtc_dataset(
         settings = replace(settings, text_column="text", label_column="labels", label_format="ids")
     given_names = None if label_names is None else LabelFile.from_names(label_names)
     label_path = _choose_label_file(source, label_file, given_names)
+    source = replace(source, unread=tuple(name for name in source.unread if name != (label_path and label_path.name)))
     fingerprint = _fingerprint(source, given_names, label_path, settings)
     folder = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_xmtc"
     folder /= f"{re.sub(r'[^A-Za-z0-9_.-]', '_', source.name)}-{fingerprint}"
@@ -209,6 +211,8 @@ def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None)
             f"{column_listing(columns)}. Name that of the labels in label_column=… (--label_column).",
             stacklevel=3,
         )
+    if source.unread:
+        warnings.warn(f"{source.name}: {unread_remark(source.unread)}", stacklevel=3)
     if source.left_out:
         warnings.warn(
             f"{source.name}: the splits {list(source.left_out)} are left out; only train, validation and test are used.",
