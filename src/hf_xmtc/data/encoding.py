@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from datasets import Features, List, Value
 
@@ -133,13 +134,14 @@ def encode_source(
     ids = space.ids
     # A code that no row uses (an unused dictionary entry) has no id; it is never looked up.
     id_of_code = np.array([ids.get(label, -1) for label in coder.labels], dtype=np.int32)
+    num_blank = {}
     for name, split in splits.items():
         if split.labels:
             split.labels = LabelRows(id_of_code[split.labels.codes], split.labels.lengths)
         if split.filters:
             # What is no label of any document is never predicted.
             split.filters = LabelRows(id_of_code[split.filters.codes], split.filters.lengths).known
-        _write(split, settings.text_column, folder / f"{name}.arrow")
+        num_blank[name] = _write(split, settings.text_column, folder / f"{name}.arrow")
     labelled = {name: split.labels for name, split in splits.items() if split.labels}
     info = LabelInfo(
         names=space.names,
@@ -153,6 +155,7 @@ def encode_source(
         num_with_unseen_labels={name: labels.num_rows_from(len(space.names)) for name, labels in labelled.items()},
         num_filtered=num_filtered,
         num_empty_labels=num_empty,
+        num_blank=num_blank,
         fingerprint=fingerprint,
         license=source.card.license,
         language=source.card.language,
@@ -351,14 +354,19 @@ def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[st
     return {name: splits[name] for name in SPLITS if name in splits}, [name for name in parts if name != "train"]
 
 
-def _write(split: _Split, text_column: str, path: Path) -> None:
+def _write(split: _Split, text_column: str, path: Path) -> int:
+    """Write a split; how many of its documents have neither text nor labels."""
     of_labels = {"labels": split.labels, FILTER_LABELS: split.filters}
     of_labels = {name: rows for name, rows in of_labels.items() if rows}
     schema = Features({"text": Value("string"), **dict.fromkeys(of_labels, List(Value("int32")))}).arrow_schema
-    document, positions = 0, dict.fromkeys(of_labels, 0)
+    num_blank, document, positions = 0, 0, dict.fromkeys(of_labels, 0)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for texts in split.texts(text_column):
             columns = [texts]
+            blank = pc.equal(pc.utf8_trim_whitespace(texts), "").to_numpy(zero_copy_only=False)
+            if split.labels:
+                blank &= split.labels.lengths[document : document + len(texts)] == 0
+            num_blank += int(blank.sum())
             for name, rows in of_labels.items():
                 lengths, start = rows.lengths[document : document + len(texts)], positions[name]
                 positions[name] += int(lengths.sum())
@@ -366,3 +374,4 @@ def _write(split: _Split, text_column: str, path: Path) -> None:
             document += len(texts)
             if len(texts):
                 writer.write_batch(pa.record_batch(columns, schema=schema))
+    return num_blank

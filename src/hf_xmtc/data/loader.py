@@ -203,6 +203,13 @@ def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None)
             f"{source.name}: {info.num_empty_labels:,} documents have an empty label, which is left out. Does a cell end in a separator?",
             stacklevel=3,
         )
+    if any(info.num_blank.values()):
+        counts = ", ".join(f"{count:,} in {split}" for split, count in info.num_blank.items() if count)
+        warnings.warn(
+            f"{source.name}: documents have neither text nor labels ({counts}), and count as documents. Are they empty rows of a table? Then "
+            "remove them.",
+            stacklevel=3,
+        )
     unlabelled = [split for split in info.num_documents if split not in info.num_without_labels]
     columns = columns_of_files(source.splits[unlabelled[0]].schema) if unlabelled else []
     if len(columns) > 1:

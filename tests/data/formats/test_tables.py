@@ -199,3 +199,17 @@ def test_ids_in_json_that_are_none(read_table, row, settings, message):
     """AC-09."""
     with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}"):
         read_table("a.jsonl", f'{{"text": "x", "labels": [1, 1]}}\n{{"text": "y", "labels": {row}}}\n', **settings)
+
+
+def test_blank_lines_are_no_documents_and_empty_rows_are_counted(tmp_path, load):
+    files = {
+        "a.csv": "text,labels\na,x\n\n  \nb,y\n,\n ,\n\n",
+        "a.tsv": "text\tlabels\na\tx\n\n  \nb\ty\n\t\n \t\n\n",
+        "a.jsonl": '{"text": "a", "labels": ["x"]}\n\n  \n{"text": "b", "labels": ["y"]}\n{"text": ""}\n{"text": " ", "labels": []}\n\n',
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        for _ in range(2):  # the second time from the cache
+            with pytest.warns(UserWarning, match=f"{name}: documents have neither text nor labels .2 in train.*remove"):
+                data = load(tmp_path / name, validation_fraction=0)
+        assert data["train"]["text"][:2] == ["a", "b"] and len(data["train"]) == 4

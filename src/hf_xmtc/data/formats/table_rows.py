@@ -25,7 +25,7 @@ def table_rows(lines: Iterator[str], name: Any, quoted: bool) -> Iterator[tuple[
     for number, row in rows:
         if not columns:
             columns = row
-        elif len(columns) > 1 and row in ([], [""]):
+        elif len(columns) > 1 and len(row) < 2 and not "".join(row).strip():
             continue
         row = row or [""]
         if len(row) != len(columns):
