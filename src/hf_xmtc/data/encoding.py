@@ -15,6 +15,9 @@ from .column_batches import column_batches, damage_reported
 from .document_sample import text_hashes
 from .duplicates import count_duplicates
 from .filter_labels import FILTER_LABELS
+from .formats.label_cells import FLAGS, flags_without_multi_hot
+from .formats.text_columns import matching_columns
+from .joined_columns import joined_labels, label_columns, text_batches
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
@@ -46,11 +49,10 @@ class _Split:
     def texts(self, column: str) -> Iterator[pa.Array]:
         """The texts batch by batch, missing ones as empty strings."""
         start = 0
-        for array in column_batches(self.data, column, _BATCH_ROWS, f"{self.where}: column {column!r}"):
-            texts = array.cast(pa.string()).fill_null("")
+        for texts in text_batches(self.data, column, _BATCH_ROWS, self.where):
             if self.keep is not None:
-                texts = texts.filter(pa.array(self.keep[start : start + len(array)]))
-                start += len(array)
+                start, keep = start + len(texts), self.keep[start : start + len(texts)]
+                texts = texts.filter(pa.array(keep))
             yield texts
 
     def groups(self, column: str) -> Iterator[str]:
@@ -179,18 +181,20 @@ def _nonempty_splits(source: Source, settings: LoaderSettings) -> dict[str, pads
         )
     for name, data in source.splits.items():
         columns = data.schema.names
-        if settings.text_column not in columns:
+        texts = matching_columns(columns, settings.text_column)
+        if not texts:
             raise ValueError(
                 f"{source.name}: the {name} split has no column {settings.text_column!r}; its columns are {columns}. "
                 "Name the column of the texts in text_column=…."
             )
-        text_type = data.schema.field(settings.text_column).type
-        value_type = text_type.value_type if pa.types.is_dictionary(text_type) else text_type
-        if not (is_string(value_type) or pa.types.is_null(value_type)):
-            raise ValueError(
-                f"{source.name}: column {settings.text_column!r} of {name} has the type {text_type}; texts must be strings. "
-                "Name another column in text_column=…."
-            )
+        for column in texts:
+            text_type = data.schema.field(column).type
+            value_type = text_type.value_type if pa.types.is_dictionary(text_type) else text_type
+            if not (is_string(value_type) or pa.types.is_null(value_type)):
+                raise ValueError(
+                    f"{source.name}: column {column!r} of {name} has the type {text_type}; texts must be strings. "
+                    "Name another column in text_column=…."
+                )
     if empty := [name for name, count in counts.items() if not count]:
         warnings.warn(f"{source.name}: the splits {empty} have no rows and are left out.", stacklevel=5)
     return {name: data for name, data in source.splits.items() if counts[name]}
@@ -200,7 +204,9 @@ def _label_kinds(data: dict[str, pads.Dataset], source: str, settings: LoaderSet
     """Kind of each split's label column, ``None`` where there is none."""
     kinds: dict[str, str | None] = {}
     for name, split in data.items():
-        if settings.label_column in split.schema.names:
+        if label_columns(split.schema, settings):
+            kinds[name] = "strings"
+        elif settings.label_column in split.schema.names:
             where = f"{source}: column {settings.label_column!r} of {name}"
             kinds[name] = label_kind(split.schema.field(settings.label_column).type, settings.label_format, where)
         elif settings.for_training:
@@ -229,6 +235,13 @@ def _read_labels(
     """The label sets of one split; integers are named by its own features, else by ``id_names``."""
     column = settings.label_column
     where = f"{source}: column {column!r} of {name}"
+    if columns := label_columns(data[name].schema, settings):
+        join = joined_labels(data[name].schema, columns, settings.label_format, f"{source}: {name}")
+        rows = read_label_rows(data[name], columns, kind, coder, None, where, join)
+        values = {label.lower() for label in coder.labels_in(rows)}
+        if values and values <= FLAGS and settings.label_format != "multi_hot":
+            raise flags_without_multi_hot(f"{source}: {name}", columns, values)
+        return rows
     id_labels = _class_names(data[name].schema, column, where) or (id_names.names.labels if id_names else None)
     if kind == "multi_hot" and id_labels is None:
         # Columns without names: the first document says how many there are.
