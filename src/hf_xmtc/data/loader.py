@@ -78,8 +78,8 @@ def load_xmtc_dataset(
         label_file: Label file or SKOS vocabulary to use instead of the data set's own. It sets order and names. Integer labels are those of
             the data set's own label file; where that has no label in common with it, or there is none, its n-th entry is label id n.
         label_names: The same held in memory, for instance the names of a trained model.
-        label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1; ``"multi_hot"`` also for tables with
-            a column of 0 and 1 for each label.
+        label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1; ``"multi_hot"`` also for a column of
+            0 and 1 for each label.
         label_separator: What separates labels in a cell of a table; ``""`` where a cell is one label. Lists in brackets need none.
         one_based: ``True`` if integer label ids in text files count from 1.
         validation_fraction: Share of the training documents that becomes the validation split where there is none; 0 for none.
@@ -92,8 +92,8 @@ def load_xmtc_dataset(
             stays.
         named: Benchmark that the data are, such as ``"eurlex-4k"``: its sizes are checked and its propensity constants used. By default
             the one with the name of the folder, if there is one; ``"none"`` for none. See `hf_xmtc.data.named_datasets`.
-        text_column: Column of the text in the source; of csv, tsv and JSON lines also several, ``"title,abstract"``, joined by line ends.
-        label_column: Column of the labels in the source; of csv, tsv and JSON lines also several, ``"topic_*"``.
+        text_column: Column of the text in the source, or several, ``"title,abstract"``, joined by line ends.
+        label_column: Column of the labels in the source, or several, ``"topic_*"``.
         for_training: ``False`` accepts data without a training split or without labels, for evaluation or prediction alone.
         encoding: Encoding of text files, by default UTF-8; UTF-16 is recognised.
         config_name: Configuration of a Hub data set that has several.
