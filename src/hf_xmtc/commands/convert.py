@@ -16,6 +16,7 @@ from hf_xmtc.data.formats.corpus import LABEL_IDS, Corpus, ReadSettings, columns
 from hf_xmtc.data.formats.registry import FORMATS, find_format
 from hf_xmtc.data.formats.split_files import names_hint, unread_files, unread_remark
 from hf_xmtc.data.formats.text_columns import column_listing
+from hf_xmtc.data.formats.unlabeled import dropped_sentence, without_unlabeled
 from hf_xmtc.data.label_file import LabelFile, label_file_in, read_label_file
 from hf_xmtc.data.label_separators import separator_warning
 
@@ -76,12 +77,14 @@ def convert(options: argparse.Namespace) -> str:
     corpus = kind.read(files, reading)
     side = path if path.is_dir() else path.parent
     corpus = replace(corpus, labels=_label_file(corpus, options.label_file, side))
+    corpus, num_dropped = without_unlabeled(corpus) if options.drop_unlabeled else (corpus, None)
     with build_folder(folder) as unfinished:
         counts = write_corpus(corpus, unfinished, f"{path.name} ({kind.name})")
         num_labels, remarks = _complete_labels(corpus, unfinished, path.name, counts)
         readme = side / "README.md"
         facts = read_data_card(readme) if readme.is_file() else CardFacts()
-        card = _data_card(path.resolve().name, kind.name, counts, num_labels, corpus, facts)
+        dropped = "" if num_dropped is None else f" {dropped_sentence(num_dropped)}"
+        card = _data_card(path.resolve().name, kind.name, counts, num_labels, corpus, facts, dropped)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
     documents = ", ".join(f"{count:,} in {split}" for split, count in counts.items())
     unread = unread_files(path, set().union(*files.values()), kind.side_files)
@@ -91,7 +94,7 @@ def convert(options: argparse.Namespace) -> str:
         if "labels" not in rows.schema.names:
             columns = column_listing(columns_of_files(rows.schema))
             remarks.append(f"No column {options.label_column!r} in {split}, of {columns}; --label_column names it.")
-    return " ".join([f"{path} ({kind.name}): {documents}; {num_labels:,} labels; written to {folder}.", *remarks])
+    return " ".join([f"{path} ({kind.name}): {documents}; {num_labels:,} labels; written to {folder}.{dropped}", *remarks])
 
 
 def _label_file(corpus: Corpus, given: str | None, folder: Path) -> LabelFile | None:
@@ -145,7 +148,9 @@ def _occurring_labels(corpus: Corpus, folder: Path) -> set[str | int]:
     return labels
 
 
-def _data_card(name: str, kind: str, counts: dict[str, int], num_labels: int, corpus: Corpus, facts: CardFacts) -> str:
+def _data_card(
+    name: str, kind: str, counts: dict[str, int], num_labels: int, corpus: Corpus, facts: CardFacts, dropped: str
+) -> str:
     header = ["---"]
     header += [f"license: {json.dumps(facts.license)}"] if facts.license else []
     header += [f"language: {json.dumps(facts.language.split(', '))}"] if facts.language else []
@@ -158,7 +163,7 @@ def _data_card(name: str, kind: str, counts: dict[str, int], num_labels: int, co
         f"# {name}",
         "",
         f"Converted with `hf-xmtc convert` from files in the format `{kind}`. Columns: {', '.join(f'`{column}`' for column in columns)}. "
-        f"{num_labels:,} labels, described in `labels.parquet`.",
+        f"{num_labels:,} labels, described in `labels.parquet`.{dropped}",
         "",
         "| split | documents |",
         "| --- | ---: |",

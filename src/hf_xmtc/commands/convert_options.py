@@ -26,6 +26,9 @@ def option_parser() -> argparse.ArgumentParser:
         help="labels.json, labels.parquet or SKOS vocabulary (.ttl, .rdf, .nt) to put beside the data",
     )
     parser.add_argument(
+        "--drop_unlabeled", action="store_true", help="leave out documents without labels, and report how many"
+    )
+    parser.add_argument(
         "--with_features",
         action="store_true",
         help="also write the bags of words of xmc-sparse, as feature_ids and feature_values",

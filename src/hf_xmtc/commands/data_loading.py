@@ -44,6 +44,7 @@ def load_data(recipe: Recipe) -> DatasetDict:
         split_by=chosen.split_by,
         group_column=chosen.group_column,
         normalize_labels=chosen.normalize_labels,
+        drop_unlabeled=chosen.drop_unlabeled,
         named=chosen.named,
         text_column=chosen.text_column,
         label_column=chosen.label_column,

@@ -15,6 +15,7 @@ _OF_LOADER = (
     "split_by",
     "group_column",
     "normalize_labels",
+    "drop_unlabeled",
 )
 
 
@@ -42,6 +43,9 @@ def add_data_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
     data.add_argument("--split_by", default="hash", help="how these are chosen: hash, stratified or group (default: hash)")
     data.add_argument("--group_column", help="column whose equal values stay in one split, with --split_by group")
     data.add_argument("--normalize_labels", action="store_true", help="join labels that differ only in spelling")
+    data.add_argument(
+        "--drop_unlabeled", action="store_true", help="leave out documents without labels, and report how many"
+    )
     return data
 
 

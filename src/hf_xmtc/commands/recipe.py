@@ -220,6 +220,9 @@ class DataArguments:
         default=False,
         metadata={"help": "Join labels that differ only by case, blanks, final punctuation or Unicode form."},
     )
+    drop_unlabeled: bool = field(
+        default=False, metadata={"help": "Leave out documents without labels, and report how many."}
+    )
     named: str | None = field(
         default=None,
         metadata={

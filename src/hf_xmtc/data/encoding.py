@@ -1,8 +1,6 @@
 """From a source to encoded splits on disk: label ids, splits taken out of training, Arrow files and the side file."""
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ from .duplicates import count_duplicates
 from .filter_labels import FILTER_LABELS
 from .formats.label_cells import FLAGS, flags_without_multi_hot
 from .formats.text_columns import matching_columns
-from .joined_columns import joined_labels, label_columns, text_batches
+from .joined_columns import joined_labels, label_columns
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
@@ -25,57 +23,10 @@ from .label_space import build_label_space, check_id_gaps
 from .label_spellings import join_spellings, spelling_groups
 from .loader_settings import LoaderSettings
 from .sources import SPLITS, Source
+from .split_rows import SplitRows, drop_unlabeled
 from .splits import split_by_hash, split_stratified
 
 __all__ = ["encode_source"]
-
-_BATCH_ROWS = 8_192
-
-
-@dataclass
-class _Split:
-    """One split on its way: the source's rows, which of them belong to it, and their label sets."""
-
-    data: pads.Dataset
-    where: str  # for messages: the source and the split that the rows come from
-    labels: LabelRows | None  # None: the source has no labels for it
-    filters: LabelRows | None = None  # labels that are left out of each document; None: there are none
-    keep: np.ndarray | None = None  # (documents of data,) bool; None: all of them
-
-    @property
-    def num_documents(self) -> int:
-        return self.data.count_rows() if self.keep is None else int(self.keep.sum())
-
-    def texts(self, column: str) -> Iterator[pa.Array]:
-        """The texts batch by batch, missing ones as empty strings."""
-        start = 0
-        for texts in text_batches(self.data, column, _BATCH_ROWS, self.where):
-            if self.keep is not None:
-                start, keep = start + len(texts), self.keep[start : start + len(texts)]
-                texts = texts.filter(pa.array(keep))
-            yield texts
-
-    def groups(self, column: str) -> Iterator[str]:
-        """The group of each document, such as the book of a chapter, as text.
-
-        Raises:
-            ValueError: If there is no such column, or a document has no group.
-        """
-        if column not in self.data.schema.names:
-            raise ValueError(
-                f"{self.where} has no column {column!r}; its columns are {self.data.schema.names}. Name the column of the groups in "
-                "group_column=…."
-            )
-        row = 0
-        for array in column_batches(self.data, column, _BATCH_ROWS, f"{self.where}: column {column!r}"):
-            if array.null_count:
-                row += array.is_null().index(True).as_py()
-                raise ValueError(
-                    f"{self.where}: row {row} (counted from 0) has nothing in the column {column!r}, so nobody knows which documents it "
-                    "belongs to. Give it a value, one of its own where it stands alone."
-                )
-            row += len(array)
-            yield from array.cast(pa.string()).to_pylist()
 
 
 def encode_source(
@@ -105,7 +56,7 @@ def encode_source(
     kinds = _label_kinds(data, source.name, settings)
     coder = LabelCoder()
     splits = {
-        name: _Split(
+        name: SplitRows(
             split,
             f"{source.name}: {name}",
             kinds[name] and _read_labels(data, name, kinds[name], coder, id_names, source.name, settings),
@@ -122,6 +73,7 @@ def encode_source(
     if settings.normalize_labels:
         _join_labels(splits, coder, order)
     num_filtered = _drop_filtered(splits)
+    num_dropped = drop_unlabeled(splits) if settings.drop_unlabeled else {}
     splits, carved = _carve(splits, settings)
     used = {name: coder.labels_in(split.labels) for name, split in splits.items() if split.labels}
     space = build_label_space(
@@ -158,6 +110,7 @@ def encode_source(
         num_filtered=num_filtered,
         num_empty_labels=num_empty,
         num_blank=num_blank,
+        num_dropped=num_dropped,
         fingerprint=fingerprint,
         license=source.card.license,
         language=source.card.language,
@@ -269,7 +222,7 @@ def _read_filters(
     return read_label_rows(data[name], FILTER_LABELS, kind, coder, names, where)
 
 
-def _drop_empty_labels(splits: dict[str, _Split], coder: LabelCoder) -> int:
+def _drop_empty_labels(splits: dict[str, SplitRows], coder: LabelCoder) -> int:
     """Take labels without a character from all documents; how many documents had one."""
     codes = np.arange(len(coder.labels))
     codes[[not label.strip() for label in coder.labels]] = -1
@@ -284,7 +237,7 @@ def _drop_empty_labels(splits: dict[str, _Split], coder: LabelCoder) -> int:
     return count
 
 
-def _drop_filtered(splits: dict[str, _Split]) -> dict[str, int]:
+def _drop_filtered(splits: dict[str, SplitRows]) -> dict[str, int]:
     """Take labels that are left out of a document from its labels.
 
     Returns:
@@ -319,7 +272,7 @@ def _class_names_as_file(data: dict[str, pads.Dataset], column: str, source: str
     return LabelFile.from_names(names) if names else None
 
 
-def _join_labels(splits: dict[str, _Split], coder: LabelCoder, order: LabelFile | None) -> None:
+def _join_labels(splits: dict[str, SplitRows], coder: LabelCoder, order: LabelFile | None) -> None:
     """Give all spellings of a label the code of one of them."""
     labelled = [split for split in splits.values() if split.labels]
     counts = sum(np.bincount(split.labels.codes, minlength=len(coder.labels)) for split in labelled)
@@ -329,7 +282,7 @@ def _join_labels(splits: dict[str, _Split], coder: LabelCoder, order: LabelFile 
         split.filters = split.filters and split.filters.replace(joined)
 
 
-def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[str, _Split], list[str]]:
+def _carve(splits: dict[str, SplitRows], settings: LoaderSettings) -> tuple[dict[str, SplitRows], list[str]]:
     """Take the validation and test splits that are missing and asked for out of the training split.
 
     Returns:
@@ -352,22 +305,12 @@ def _carve(splits: dict[str, _Split], settings: LoaderSettings) -> tuple[dict[st
     keep = {name: split_of == number for number, name in enumerate([*fractions, "train"])}
     if not keep["train"].any():
         return splits, []
-    parts = {
-        name: _Split(
-            train.data,
-            train.where,
-            train.labels and train.labels.select(rows),
-            train.filters and train.filters.select(rows),
-            rows,
-        )
-        for name, rows in keep.items()
-        if rows.any()
-    }
+    parts = {name: train.select(rows) for name, rows in keep.items() if rows.any()}
     splits = {**splits, **parts}
     return {name: splits[name] for name in SPLITS if name in splits}, [name for name in parts if name != "train"]
 
 
-def _write(split: _Split, text_column: str, path: Path) -> int:
+def _write(split: SplitRows, text_column: str, path: Path) -> int:
     """Write a split; how many of its documents have neither text nor labels."""
     of_labels = {"labels": split.labels, FILTER_LABELS: split.filters}
     of_labels = {name: rows for name, rows in of_labels.items() if rows}

@@ -17,7 +17,7 @@ from hf_xmtc.models.label_names import LabelNames
 from .column_batches import damage_reported
 from .skos import SKOS_ENDINGS, read_skos
 
-__all__ = ["LABEL_FILES", "LabelFile", "file_digest", "label_file_in", "read_label_file"]
+__all__ = ["LABEL_FILES", "LabelFile", "check_label_file", "file_digest", "label_file_in", "read_label_file"]
 
 logger = logging.getLogger(__name__)
 
@@ -119,9 +119,11 @@ def read_label_file(path: str | os.PathLike) -> LabelFile:
             JSON list of strings or ``{"label", "name", "parents"}`` entries; or a SKOS vocabulary (``.ttl``, ``.rdf``, ``.nt``).
 
     Raises:
+        FileNotFoundError: If there is no such file.
         ValueError: If a label occurs twice or is empty, or the file is damaged or has neither form.
     """
     path = Path(path)
+    check_label_file(path)
     if path.suffix in SKOS_ENDINGS:
         return LabelFile(*read_skos(path))
     if path.suffix not in (".parquet", ".json"):
@@ -147,6 +149,16 @@ def label_file_in(folder: Path) -> Path | None:
     """The label file that lies with the data of a folder, None where there is none."""
     places = (folder / place / name for place in ("", "data") for name in LABEL_FILES)
     return next((path for path in places if path.is_file()), None)
+
+
+def check_label_file(path: str | os.PathLike) -> None:
+    """Refuse a label file that is not there.
+
+    Raises:
+        FileNotFoundError: With its path.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no label file {os.fspath(path)!r}. Give a labels.parquet or labels.json.")
 
 
 def file_digest(path: Path) -> str:

@@ -21,7 +21,8 @@ from .encoding import encode_source
 from .formats.corpus import ReadSettings, columns_of_files
 from .formats.split_files import unread_remark
 from .formats.text_columns import column_listing
-from .label_file import LabelFile, file_digest, read_label_file
+from .formats.unlabeled import dropped_sentence
+from .label_file import LabelFile, check_label_file, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .label_separators import separator_warning
 from .label_spellings import spelling_warning
@@ -50,6 +51,7 @@ def load_xmtc_dataset(
     split_by: str = "hash",
     group_column: str | None = None,
     normalize_labels: bool = False,
+    drop_unlabeled: bool = False,
     named: str | None = None,
     text_column: str = "text",
     label_column: str = "labels",
@@ -90,6 +92,7 @@ def load_xmtc_dataset(
         group_column: Column whose equal values stay together, such as the book of a chapter.
         normalize_labels: Join labels that differ only by case, blanks, final punctuation or Unicode form; the most frequent spelling
             stays.
+        drop_unlabeled: Leave out documents without labels, and warn of how many each split had. Splits are taken out of what remains.
         named: Benchmark that the data are, such as ``"eurlex-4k"``: its sizes are checked and its propensity constants used. By default
             the one with the name of the folder, if there is one; ``"none"`` for none. See `hf_xmtc.data.named_datasets`.
         text_column: Column of the text in the source, or several, ``"title,abstract"``, joined by line ends.
@@ -120,6 +123,7 @@ def load_xmtc_dataset(
         split_by,
         group_column,
         normalize_labels,
+        drop_unlabeled,
     )
     reading = ReadSettings(
         text_column,
@@ -161,8 +165,8 @@ def load_xmtc_dataset(
 
 def _choose_label_file(source: Source, path: str | os.PathLike | None, given_names: LabelFile | None) -> Path | None:
     if given_names is None:
-        if path is not None and not Path(path).is_file():
-            raise FileNotFoundError(f"There is no label file {os.fspath(path)!r}. Give a labels.parquet or labels.json.")
+        if path is not None:
+            check_label_file(path)
         return Path(path) if path is not None else source.label_file
     if path is not None:
         raise ValueError(
@@ -220,6 +224,8 @@ def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None)
         )
     if source.unread:
         warnings.warn(f"{source.name}: {unread_remark(source.unread)}", stacklevel=3)
+    if any(info.num_dropped.values()):
+        warnings.warn(f"{source.name}: {dropped_sentence(info.num_dropped)}", stacklevel=3)
     if source.left_out:
         warnings.warn(
             f"{source.name}: the splits {list(source.left_out)} are left out; only train, validation and test are used.",

@@ -19,6 +19,7 @@ class LoaderSettings:
     split_by: str = "hash"
     group_column: str | None = None
     normalize_labels: bool = False
+    drop_unlabeled: bool = False
 
     def __post_init__(self):
         for setting, allowed in (

@@ -108,7 +108,7 @@ def read_source(
             )
         _check_no_effect("parquet files", None, reading)
         return _read_parquet(path, parquet)
-    _check_no_effect(f"{os.fspath(name_or_path)!r}", format, reading)
+    _check_no_effect(f"{os.fspath(name_or_path)!r}", format, reading, missing=name_or_path != "demo")
     if name_or_path == "demo":
         return _read_parquet(DEMO_FOLDER, _parquet_files(DEMO_FOLDER))
     if isinstance(name_or_path, str) and _HUB_ID.fullmatch(name_or_path):
@@ -125,12 +125,17 @@ def _check_name(path: Path) -> None:
         ) from error
 
 
-def _check_no_effect(what: str, format: str | None, reading: ReadSettings) -> None:
-    """Refuse settings of text files for a source that is none."""
+def _check_no_effect(what: str, format: str | None, reading: ReadSettings, missing: bool = False) -> None:
+    """Refuse settings of text files for a source that is none, or for a path where nothing is."""
     for name in ("format", "encoding", "label_separator", "one_based"):
         value = format if name == "format" else getattr(reading, name)
         if value not in (None, False):
-            raise ValueError(f"{name}={value!r} says how files of text are read, which {what} are not. Leave it out.")
+            setting = f"{name}={value!r} says how files of text are read"
+            if missing:
+                raise FileNotFoundError(
+                    f"There is no folder or file {what}; {setting}, so it is not looked for on the Hub (leave it out for that). {_FORMS}"
+                )
+            raise ValueError(f"{setting}, which {what} are not. Leave it out.")
 
 
 def _parquet_files(path: Path) -> dict[str, list[Path]]:
@@ -243,6 +248,10 @@ def _contents(kind: Format, files: dict[str, list[Path]], folder: Path) -> Itera
 
 def _no_format(path: Path) -> FileNotFoundError:
     if path.is_file():
+        if not path.stat().st_size:
+            return FileNotFoundError(
+                f"The file {path} is empty, so its format is not recognised. Was it written before it was filled?"
+            )
         return FileNotFoundError(
             f"The format of {path} is not recognised by its name and first line. {names_hint(path) or 'Name it in format=… (--format). '}"
             f"{_FORMS}"

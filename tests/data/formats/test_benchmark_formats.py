@@ -7,7 +7,7 @@ import scipy.sparse
 from hf_xmtc.data import label_info_of
 from hf_xmtc.data.formats.corpus import ReadSettings
 from hf_xmtc.data.formats.registry import find_format
-from small_formats import FILES, read_rows, write_files
+from small_formats import FILES, compressed, read_rows, write_files
 
 
 def _sparse(tmp_path, content, **settings):
@@ -116,6 +116,51 @@ def test_titles_that_repeat_are_no_labels(tmp_path):
     kind, files = find_format(folder, None)
     names = kind.read(files, ReadSettings()).labels.names
     assert (names.labels, names.name_of(1)) == (["0", "1", "2"], "same")
+
+
+def _older_release(label_texts):
+    """As AmazonCat-13K, EURLex-4K and Wiki10-31K are unpacked: no lbl.json.gz, and no titles in some."""
+    document = '{"uid": "B0027DQHA0", "content": "Three discs.", "target_ind": [2, 0], "target_rel": [1.0, 1.0]}\n'
+    return {"trn.json.gz": compressed(document), "tst.json.gz": compressed(document), "Yf.txt": label_texts}
+
+
+def test_label_texts_of_older_releases(tmp_path, load):
+    folder = write_files(tmp_path / "corpus", _older_release("movies & tv\nbooks\nbritish tv\n"))
+    assert find_format(folder, None)[0].name == "xmc-raw"
+    for split in ("train", "test"):
+        assert read_rows(folder, split=split) == [["Three discs.", ["british tv", "movies & tv"]]]
+    data = load(folder, label_space="file", validation_fraction=0)
+    assert label_info_of(data).names.labels == ["movies & tv", "books", "british tv"]
+    write_files(folder, {"Yf.txt": "movies & tv\nbooks\ndvds\n"})
+    assert label_info_of(load(folder, label_space="file", validation_fraction=0)).names.labels[2] == "dvds"
+    write_files(folder, {"Yf.txt": "books\nbooks\ndvds\n"})
+    labels = label_info_of(load(folder, label_space="file", validation_fraction=0)).names
+    assert (labels.labels, labels.name_of(1)) == (["0", "1", "2"], "books")
+    write_files(folder, {"Yf.txt": "movies & tv\nbooks\n"})
+    with pytest.raises(ValueError, match="trn.json.gz, line 1 holds the label id 2, but the 2 labels have the ids 0 to 1"):
+        read_rows(folder)
+
+
+def test_label_texts_in_another_encoding(tmp_path):
+    folder = write_files(tmp_path, _older_release("café\nbooks\ndvds\n".encode("latin-1")))
+    with pytest.raises(ValueError, match="Yf.txt, line 1 is not utf-8.*--encoding latin-1"):
+        read_rows(folder)
+    assert read_rows(folder, encoding="latin-1") == [["Three discs.", ["dvds", "café"]]]
+
+
+def test_features_of_labels_are_no_label_texts(tmp_path):
+    """Yf.txt of the data sets with label features is a matrix; that of ZestXML names the columns of one."""
+    rows = "0:0.5 7:1.2\n\n8:0.1\n"
+    matrix = f"3 9\n{rows}"
+    for content in (matrix, rows):
+        folder = write_files(tmp_path / "raw", _older_release(content))
+        with pytest.raises(ValueError, match="Yf.txt begins with '.*0:0.5 7:1.2.*: a matrix of the features.*lbl.json.gz"):
+            read_rows(folder)
+    write_files(folder, {"lbl.json": FILES["xmc-raw"]["lbl.json"]})
+    assert read_rows(folder) == [["Three discs.", ["c", "a"]]]
+    for name, content in (("matrix", matrix), ("vocabulary", "__label__0__tv\n0_tv\n")):
+        folder = write_files(tmp_path / name, {"trn_X_Y.txt": "1 3\n0:1 2:1\n", "Yf.txt": content})
+        assert [row[0] for row in read_rows(folder)] == [["0", "2"]]
 
 
 @pytest.mark.parametrize("kind", ["csc", "pickle", "cut", "wide"])

@@ -25,6 +25,8 @@ def table_rows(lines: Iterator[str], name: Any, quoted: bool) -> Iterator[tuple[
     for number, row in rows:
         if not columns:
             columns = row
+            if not any(columns):
+                raise ValueError(f"{name}, line {number} is blank, but the first line of a table names its columns.")
         elif len(columns) > 1 and len(row) < 2 and not "".join(row).strip():
             continue
         row = row or [""]

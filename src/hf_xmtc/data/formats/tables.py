@@ -54,6 +54,8 @@ def _has_labels(path: Path, columns: list[str], settings: ReadSettings) -> bool:
 
 def _columns(path: Path, quoted: bool, settings: ReadSettings) -> list[str]:
     _, columns = next(table_rows(read_lines(path, settings.encoding), path, quoted), (1, []))
+    if not columns:
+        raise ValueError(f"{path} is empty, without even a line of column names. Was it written before it was filled?")
     if repeated := [column for column in columns if column and columns.count(column) > 1]:
         raise ValueError(
             f"{path} has several columns named {repeated[0]!r}, among {columns}. Give all but one another name."

@@ -1,5 +1,6 @@
-"""Raw texts of the Extreme Classification Repository: ``trn.json.gz``, ``tst.json.gz``, ``lbl.json.gz`` and lists of pairs to leave out."""
+"""Raw texts of the Extreme Classification Repository: ``trn.json.gz``, ``tst.json.gz``, ``lbl.json.gz`` or ``Yf.txt``, pairs to leave out."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,18 @@ from hf_xmtc.models.label_names import LabelNames
 from ..label_file import LabelFile
 from .corpus import LABEL_IDS, Corpus, Documents, Format, ReadSettings, check_label_id, documents_schema
 from .json_objects import json_objects
+from .line_files import names_of_rows
 from .split_files import find_split_files
 from .text_columns import XMC_TEXTS, text_of
 from .text_lines import read_lines
 
 __all__ = ["XMC_RAW"]
 
-_LABELS, _PLAIN_LABELS = "lbl.json.gz", "lbl.json"
+_LABELS = ("lbl.json.gz", "lbl.json")
+# Label texts, one a line, of older data sets such as AmazonCat-13K. Beside lbl.json it holds features of labels.
+_LABEL_TEXTS = ("Yf.txt", "Yf.txt.gz")
+# The shape of a matrix, or a row of it.
+_MATRIX_LINE = re.compile(r"\d+ \d+|\d+:\S+( \d+:\S+)*")
 # As the repository names them, and as code for it does (LEVER, NGAME).
 _FILTERS = {
     "train": ("filter_labels_train.txt", "trn_filter_labels.txt"),
@@ -26,15 +32,17 @@ _FILTERS = {
 
 
 def _find(path: Path, given: bool) -> dict[str, list[Path]]:
-    if not path.is_dir() or not any((path / name).is_file() for name in (_LABELS, _PLAIN_LABELS)):
-        return {}
-    return find_split_files(path, r"{split}\.json")
+    return find_split_files(path, r"{split}\.json") if path.is_dir() and _label_file(path) else {}
+
+
+def _label_file(folder: Path) -> Path | None:
+    return next((folder / name for name in (*_LABELS, *_LABEL_TEXTS) if (folder / name).is_file()), None)
 
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
     folder = next(iter(files.values()))[0].parent
-    path = next(folder / name for name in (_LABELS, _PLAIN_LABELS) if (folder / name).is_file())
-    labels = _read_labels(path, settings)
+    path = _label_file(folder)
+    labels = _read_label_texts(path, settings) if path.name in _LABEL_TEXTS else _read_labels(path, settings)
     splits = {}
     for split, (texts,) in files.items():
         pairs = next((folder / name for name in _FILTERS.get(split, ()) if (folder / name).is_file()), None)
@@ -54,6 +62,17 @@ def _read_labels(path: Path, settings: ReadSettings) -> LabelFile:
     distinct = len(set(map(str, uids))) == len(uids) and None not in uids and "" not in uids
     labels = [str(uid) for uid in uids] if distinct else [str(i) for i in range(len(uids))]
     return LabelFile(LabelNames(labels, names), descriptions if any(descriptions) else None)
+
+
+def _read_label_texts(path: Path, settings: ReadSettings) -> LabelFile:
+    lines = list(read_lines(path, settings.encoding))
+    start = [line.strip() for line in lines[:3] if line.strip()]
+    if any(":" in line for line in start) and all(map(_MATRIX_LINE.fullmatch, start)):
+        raise ValueError(
+            f"{path} begins with {' / '.join(start)!r:.60}: a matrix of the features of labels, not their texts. Put the data set's "
+            f"{_LABELS[0]} beside it."
+        )
+    return names_of_rows(lines)
 
 
 def _reader(
@@ -121,6 +140,6 @@ XMC_RAW = Format(
     "xmc-raw",
     _find,
     _read,
-    "trn.json.gz, tst.json.gz and lbl.json.gz",
-    side_files=(_LABELS, _PLAIN_LABELS, *sum(_FILTERS.values(), ())),
+    "trn.json.gz, tst.json.gz, and lbl.json.gz or Yf.txt with the labels",
+    side_files=(*_LABELS, *_LABEL_TEXTS, *sum(_FILTERS.values(), ())),
 )
