@@ -61,3 +61,5 @@ def test_flags_in_words_need_multi_hot(source, load):
         load(source, text_column="title", label_column="sa*")
     with pytest.raises(ValueError, match="the column 'first' holds 'p', but with label_format='multi_hot'"):
         load(source, text_column="title", label_column="toxic,first", label_format="multi_hot")
+    with pytest.raises(ValueError, match="the label column 'more' is one of 2 and holds lists"):
+        load(source, text_column="title", label_column="toxic,more", label_format="multi_hot")

@@ -2,6 +2,7 @@ import pytest
 
 from hf_xmtc.data import label_info_of
 from hf_xmtc.data.label_file import read_label_file
+from hf_xmtc.data.skos import read_skos
 
 TURTLE = """
 @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
@@ -21,6 +22,14 @@ def test_a_vocabulary_gives_names_descriptions_and_parents(tmp_path):
     assert [labels.names.name_of(i) for i in range(3)] == ["bread", "food", "ruis"]
     assert [labels.names.parents_of(i) for i in range(3)] == [["http://x/food"], [], ["http://x/bread", "http://x/food"]]
     assert labels.descriptions == ["loaf; baked dough", None, None]
+
+
+def test_names_in_a_language_become_a_label_file(tmp_path):
+    pytest.importorskip("rdflib")
+    (tmp_path / "vocabulary.ttl").write_text(TURTLE, encoding="utf-8")
+    read_skos(str(tmp_path / "vocabulary.ttl"), language="fi")[0].save(tmp_path / "finnish.json")
+    names = read_label_file(tmp_path / "finnish.json").names
+    assert [names.name_of(i) for i in range(3)] == ["bread", "ruoka", "ruis"]
 
 
 def test_a_file_without_concepts_or_cut_off_is_refused(tmp_path):

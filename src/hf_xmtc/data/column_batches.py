@@ -90,11 +90,15 @@ def _arrays_of_columns(
             return
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=there):
             yield [
-                batch.column(column).cast(schema.field(column).type)
+                _as(batch.column(column), schema.field(column).type)
                 if column in there
                 else pa.nulls(len(batch), schema.field(column).type)
                 for column in columns
             ]
+
+
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)
 
 
 def _gathered(arrays: Iterator[pa.Array], batch_size: int) -> Iterator[pa.Array]:

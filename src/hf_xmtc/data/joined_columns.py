@@ -65,6 +65,11 @@ def joined_labels(
         ValueError: If they hold something else.
     """
     if label_format == "multi_hot":
+        if lists := [column for column in columns if is_list(schema.field(column).type)]:
+            raise ValueError(
+                f"{where}: the label column {lists[0]!r} is one of {len(columns)} and holds lists, but with label_format='multi_hot' each of "
+                f"several holds {MULTI_HOT_VALUES}. Name one column of lists, or the columns of 0 and 1 alone, in label_column=… (--label_column)."
+            )
         return lambda arrays: _names_of_ones(arrays, columns, where)
     for column in columns:
         kind = schema.field(column).type

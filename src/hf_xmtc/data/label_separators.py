@@ -34,9 +34,13 @@ def separator_warning(source: str, labels: Sequence[str], num_documents: int) ->
             continue
         num_parts = len({part for label in labels for part in map(str.strip, label.split(sign)) if part})
         is_half = 2 * num_parts <= len(labels)
-        if {" ": is_unique and is_half, "/": is_half or (is_unique and num_parts < len(labels))}.get(
-            sign, is_half or is_unique
-        ):
+        if sign == " ":
+            is_sign = is_unique and is_half
+        elif sign == "/":
+            is_sign = is_half or (is_unique and num_parts < len(labels))
+        else:
+            is_sign = is_half or is_unique
+        if is_sign:
             example = next(label for label in labels if sign in label)
             return (
                 f"{source}: most of its {len(labels):,} labels hold {sign!r}, such as {example!r:.100}; split there they would be {num_parts:,} "

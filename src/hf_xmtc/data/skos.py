@@ -1,5 +1,6 @@
 """Labels out of a SKOS vocabulary: names, descriptions and broader concepts."""
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,7 @@ SKOS_ENDINGS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
 
 
 def read_skos(
-    path: Path, language: str | None = None
+    path: str | os.PathLike, language: str | None = None
 ) -> tuple[LabelNames, list[str | None] | None, list[str | None] | None]:
     """Read the concepts of a vocabulary, sorted by URI.
 
@@ -32,7 +33,7 @@ def read_skos(
         from rdflib import RDF, SKOS, Graph
     except ImportError as error:
         raise ImportError("Reading SKOS vocabularies needs `rdflib`: pip install 'hf_xmtc[skos]'", name="rdflib") from error
-    graph = Graph()
+    path, graph = Path(path), Graph()
     try:
         graph.parse(path, format=SKOS_ENDINGS[path.suffix])
     except Exception as error:  # each of its parsers fails in its own way

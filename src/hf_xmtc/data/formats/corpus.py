@@ -1,6 +1,5 @@
 """A data set in somebody's own files: the documents of each split, one after the other, and its labels."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +27,7 @@ __all__ = [
 LABEL_STRINGS = pa.list_(pa.string())
 LABEL_IDS = pa.list_(pa.int32())
 # Under this name the schema of documents without labels says which columns their files have.
-_COLUMNS = b"columns_of_files"
+_COLUMNS, _END = b"columns_of_files", "\x1f"
 
 
 @dataclass(frozen=True)
@@ -111,12 +110,14 @@ def documents_schema(
     """Columns text, of groups and, where there are labels, labels; then others. Without labels it keeps the names of the file's columns."""
     labels = {} if label_type is None else {"labels": label_type}
     schema = pa.schema({"text": pa.string(), **(group or {}), **labels, **more}.items())
-    return schema.with_metadata({_COLUMNS: json.dumps(columns)}) if columns and label_type is None else schema
+    names = _END.join(columns or ()).encode(errors="replace")
+    return schema.with_metadata({_COLUMNS: names}) if names and label_type is None else schema
 
 
 def columns_of_files(schema: pa.Schema) -> list[str]:
     """The columns of the files that documents come from, as far as their schema knows."""
-    return json.loads((schema.metadata or {}).get(_COLUMNS, "null")) or schema.names
+    names = (schema.metadata or {}).get(_COLUMNS)
+    return names.decode().split(_END) if names else schema.names
 
 
 def group_field(settings: ReadSettings, split: str, columns: list[list[str]], paths: list[Path]) -> dict[str, pa.DataType]:
