@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+import re
 import time
 
 import pyarrow.parquet as pq
@@ -82,3 +83,52 @@ def test_a_killed_conversion_leaves_nothing_half_written(tmp_path, monkeypatch):
     _convert(folder, output)
     assert pq.read_table(output / "train.parquet").num_rows == 3
     assert [path.name for path in output.parent.iterdir()] == ["parquet"]
+
+
+def test_the_label_file_beside_the_data_is_taken_along(tmp_path, capsys):
+    labels = '[{"label": "c", "name": "Sea"}, "a", "never", "b"]'
+    folder = write_files(tmp_path / "corpus", {**FILES["csv"], "labels.json": labels})
+    _convert(folder, tmp_path / "parquet")
+    assert "3 in train; 4 labels; written" in capsys.readouterr().out
+    first, second = (
+        label_info_of(load_xmtc_dataset(path, validation_fraction=0, cache_dir=tmp_path / "cache")).names
+        for path in (folder, tmp_path / "parquet")
+    )
+    assert first == second and first.labels == ["c", "a", "b"] and first.name_of(0) == "Sea"
+    (folder / "labels.json").write_text('["x", "y"]')
+    with pytest.raises(SystemExit, match="none of its 3 labels, such as 'a', is among the 2 of the label file, such as 'x'"):
+        _convert(folder, tmp_path / "again")
+
+
+def test_integer_labels_keep_their_meaning_under_another_label_file(tmp_path):
+    lines = '{"text": "x", "labels": [0]}\n{"text": "y", "labels": [2, 1]}\n'
+    folder = write_files(tmp_path / "corpus", {"train.jsonl": lines, "labels.json": '["a", "b", "c"]'})
+    (tmp_path / "names.json").write_text('[{"label": "c", "name": "Sea"}, "d", "a"]')
+    _convert(folder, tmp_path / "parquet", "--label_file", str(tmp_path / "names.json"))
+    data = load_xmtc_dataset(tmp_path / "parquet", validation_fraction=0, cache_dir=tmp_path / "cache")
+    names = label_info_of(data).names
+    assert [[names.name_of(label) for label in row] for row in data["train"]["labels"][:]] == [["a"], ["Sea", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "said"),
+    [
+        ({"a.jsonl": '{"text": "x", "labels": [0]}\n{"text": "y", "labels": [1]}\n'}, [], "2 labels; .*parquet.$"),
+        (
+            {"a.jsonl": '{"text": "x", "labels": [12]}\n'},
+            [],
+            "1 labels; .*go up to 12, but 0 never occurs.*codes as strings",
+        ),
+        ({"a.csv": "text,tags\nx,y\n"}, [], "0 labels; .*No column 'labels' in train, of 'text', 'tags'; --label_column"),
+        ({"a.jsonl": '{"text": "x", "tags": ["y"]}\n'}, [], "No column 'labels' in train, of 'text', 'tags'"),
+        (
+            {"a.csv": "text,labels\n" + "".join(f"x,a{i}|b{i}\n" for i in range(9))},
+            ["--label_separator", ";"],
+            r"most of its 9 labels hold '\|'",
+        ),
+    ],
+)
+def test_what_is_said_of_labels(tmp_path, capsys, files, options, said):
+    folder = write_files(tmp_path / "corpus", files)
+    assert _convert(folder / next(iter(files)), tmp_path / "parquet", *options) == 0
+    assert re.search(said, capsys.readouterr().out)

@@ -41,3 +41,17 @@ def test_data_without_a_training_split_or_without_labels_are_described(tmp_path,
     (tmp_path / "labels.json").write_text('["a", "b"]')
     labels = ["--label_file", str(tmp_path / "labels.json"), "--label_space", "file", "--output_dir", str(tmp_path / "out2")]
     assert cli.main([*command, *labels]) == 0
+
+
+@pytest.mark.parametrize("name", ["train.csv", "train.jsonl", "train.parquet"])
+def test_a_label_column_of_another_name_is_named(tmp_path, capsys, name):
+    rows = {"text": ["one", "two"], "tags": ["a", "b"]}
+    if name.endswith("parquet"):
+        pq.write_table(pa.table(rows), tmp_path / name)
+    else:
+        lines = "text,tags\none,a\ntwo,b\n" if name.endswith("csv") else '{"text": "one", "tags": ["a"]}\n'
+        (tmp_path / name).write_text(lines)
+    for _ in range(2):  # the second time from the cache
+        with pytest.warns(UserWarning, match="train.* have no labels here, .*the columns are 'text', 'tags'"):
+            assert cli.main(["describe", "--dataset", str(tmp_path / name)]) == 0
+        assert "no labels" in capsys.readouterr().out

@@ -86,3 +86,25 @@ def test_a_cached_data_set_warns_again(write_folder, load):
     for _ in range(2):
         with pytest.warns(UserWarning, match="1 label occurs only in evaluation data"):
             load(folder, validation_fraction=0)
+
+
+@pytest.mark.parametrize(
+    ("label_file", "hint"),
+    [
+        (
+            {"label": ["x/1", "x/2"], "name": ["a", "z"]},
+            "such as 'a', is among the 2 of the label file, such as 'x/1'. 1 of them are names there",
+        ),
+        ({"label": ["x/a", "x/b"]}, "2 of them are ends of labels there"),
+        ({"label": ["y", "z"]}, "Does the file belong to other data"),
+    ],
+)
+@pytest.mark.parametrize("for_training", [True, False])
+def test_a_label_file_without_a_label_of_the_data_is_refused(write_folder, load, label_file, hint, for_training):
+    with pytest.raises(ValueError, match=f"corpus: none of its 3 labels, .*{hint}"):
+        load(write_folder(train=ROWS, label_file=label_file), for_training=for_training)
+
+
+def test_a_label_file_with_few_labels_of_the_data_is_warned_about(write_folder, load):
+    with pytest.warns(UserWarning, match="only 1 of its 3 labels are in the label file; the others, such as 'b'"):
+        load(write_folder(train=ROWS, label_file={"label": ["y", "a"]}), validation_fraction=0)

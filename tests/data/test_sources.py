@@ -3,6 +3,7 @@ import warnings
 import datasets
 import pytest
 
+from hf_xmtc import cli
 from hf_xmtc.data import label_info_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* labels? occurs? only in evaluation data")
@@ -112,3 +113,42 @@ def test_hub_splits_are_encoded_like_local_ones(load, monkeypatch):
     info = label_info_of(dataset)
     assert (info.names.labels, info.evaluation_only, info.source) == (["y", "x"], ["z"], "user/corpus")
     assert any("splits ['unlabelled'] are left out" in str(warning.message) for warning in caught)
+
+
+TABLE = "text,labels\na,x\nb,y\n"
+
+
+@pytest.mark.parametrize("name", ["eval", "evaluation", "dev", "valid", "val", "Validation"])
+def test_the_names_of_a_validation_split(tmp_path, load, name):
+    for split in ("train", name):
+        (tmp_path / f"{split}.csv").write_text(TABLE)
+    assert {split: len(rows) for split, rows in load(tmp_path).items()} == {"train": 2, "validation": 2}
+
+
+@pytest.mark.parametrize("other", ["eval.csv", "more.csv", "labels.csv", "train.xlsx", "names.ttl"])
+def test_data_files_that_are_not_read_are_named(tmp_path, load, other):
+    for name in ("train.csv", "dev.csv", other, "README.md"):
+        (tmp_path / name).write_text(TABLE)
+    with pytest.warns(UserWarning, match=f"not read: {other}. Files are read whose names say train"):
+        load(tmp_path)
+
+
+def test_a_vocabulary_that_is_the_label_file_is_read(tmp_path, load, recwarn):
+    pytest.importorskip("rdflib")
+    (tmp_path / "train.csv").write_text(TABLE)
+    concept = "a <http://www.w3.org/2004/02/skos/core#Concept>; <http://www.w3.org/2004/02/skos/core#notation> 'x' ."
+    (tmp_path / "names.ttl").write_text(f"<http://x/1> {concept}")
+    load(tmp_path, label_file=tmp_path / "names.ttl")
+    assert not [warning for warning in recwarn if "not read" in str(warning.message)]
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("books.csv", r"Give the file itself, .*books.csv, or rename it: .*train.csv"), ("books.xlsx", "save it as csv")],
+)
+def test_a_folder_with_a_file_of_another_name_says_what_to_do(tmp_path, load, name, remedy):
+    (tmp_path / name).write_text(TABLE)
+    with pytest.raises(FileNotFoundError, match=remedy):
+        load(tmp_path)
+    with pytest.raises(SystemExit, match=remedy):
+        cli.main(["convert", "--dataset", str(tmp_path), "--output_dir", str(tmp_path / "out")])

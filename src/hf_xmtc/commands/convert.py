@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 from hf_xmtc.data.build_folder import build_folder
 from hf_xmtc.data.data_card import CardFacts, read_data_card
 from hf_xmtc.data.formats.conversion import write_corpus, write_labels
-from hf_xmtc.data.formats.corpus import LABEL_STRINGS, Corpus, ReadSettings
+from hf_xmtc.data.formats.corpus import LABEL_IDS, Corpus, ReadSettings, columns_of_files
 from hf_xmtc.data.formats.registry import FORMATS, CorpusFiles, find_format
+from hf_xmtc.data.formats.split_files import names_hint, unread_files, unread_remark
+from hf_xmtc.data.formats.text_columns import column_listing
 from hf_xmtc.data.formats.unlabeled import dropped_sentence
-from hf_xmtc.data.label_file import LabelFile, read_label_file
+from hf_xmtc.data.label_file import LabelFile, label_file_in, read_label_file
+from hf_xmtc.data.label_separators import separator_warning
 
 from .convert_options import option_parser
 from .output_checks import check_new_folder
@@ -58,7 +61,7 @@ def convert(options: argparse.Namespace) -> str:
     if found is None:
         names = ", ".join(kind.name for kind in FORMATS)
         raise FileNotFoundError(
-            f"The format of {path} is not recognised. Name it with --format, one of {names}. Parquet needs no conversion."
+            f"The format of {path} is not recognised. {names_hint(path)}Name it with --format, one of {names}. Parquet needs no conversion."
         )
     kind, files = found
     names = (
@@ -74,39 +77,78 @@ def convert(options: argparse.Namespace) -> str:
     reading = ReadSettings(**{name: getattr(options, name) for name in names}, require_labels=False)
     source = CorpusFiles(kind.name, files, reading, options.drop_unlabeled)
     corpus = source.read()
-    if options.label_file:
-        corpus = replace(corpus, labels=read_label_file(options.label_file))
+    side = path if path.is_dir() else path.parent
+    corpus = replace(corpus, labels=_label_file(corpus, options.label_file, side))
     with build_folder(folder) as unfinished:
         written = write_corpus(corpus, unfinished, source, path.name, options.num_proc)
-        num_labels = _complete_labels(corpus, unfinished)
-        readme = (path if path.is_dir() else path.parent) / "README.md"
-        facts = read_data_card(readme) if readme.is_file() else CardFacts()
         counts = {split: of.num_documents for split, of in written.items()}
+        num_labels, remarks = _complete_labels(corpus, unfinished, path.name, counts)
+        readme = side / "README.md"
+        facts = read_data_card(readme) if readme.is_file() else CardFacts()
         num_dropped = {split: of.num_dropped for split, of in written.items()}
         dropped = f" {dropped_sentence(num_dropped)}" if options.drop_unlabeled else ""
         card = _data_card(path.resolve().name, kind.name, counts, num_labels, corpus, facts, dropped)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
     documents = ", ".join(f"{count:,} in {split}" for split, count in counts.items())
-    without = [split for split, documents in corpus.splits.items() if "labels" not in documents.schema.names]
-    missing = f" No column {options.label_column!r} in {', '.join(without)}; --label_column names it." if without else ""
-    return f"{path} ({kind.name}): {documents}; {num_labels:,} labels; written to {folder}.{dropped}{missing}"
+    unread = unread_files(path, set().union(*files.values()), kind.side_files)
+    if unread := [name for name in unread if name != Path(options.label_file or "").name]:
+        remarks.append(f"In the folder, {unread_remark(unread)}")
+    for split, rows in corpus.splits.items():
+        if "labels" not in rows.schema.names:
+            columns = column_listing(columns_of_files(rows.schema))
+            remarks.append(f"No column {options.label_column!r} in {split}, of {columns}; --label_column names it.")
+    return " ".join([f"{path} ({kind.name}): {documents}; {num_labels:,} labels; written to {folder}.{dropped}", *remarks])
 
 
-def _complete_labels(corpus: Corpus, folder: Path) -> int:
-    """The number of labels; where the format does not describe them, those that occur are written, sorted."""
+def _label_file(corpus: Corpus, given: str | None, folder: Path) -> LabelFile | None:
+    """The labels to put beside the data: a file that the user names, else those that the format describes, else the file beside the data.
+
+    Integer labels keep their meaning where these differ.
+    """
+    own = corpus.labels
+    if own is None and (path := label_file_in(folder)):
+        own = read_label_file(path)
+    labels = read_label_file(given) if given else own
+    has_ids = any(
+        "labels" in rows.schema.names and rows.schema.field("labels").type == LABEL_IDS for rows in corpus.splits.values()
+    )
+    if has_ids and own is not labels and own is not None and not own.names.ids.keys().isdisjoint(labels.names.ids):
+        return LabelFile(*labels.arrange(dict.fromkeys([*own.names.labels, *labels.names.labels])))
+    return labels
+
+
+def _complete_labels(corpus: Corpus, folder: Path, name: str, counts: dict[str, int]) -> tuple[int, list[str]]:
+    """Write ``labels.parquet`` anew where it differs from the labels that occur: sorted, or by their notations.
+
+    Returns:
+        The number of labels, and sentences on what a reader should know.
+    """
+    occurring = _occurring_labels(corpus, folder)
+    ids = {label for label in occurring if isinstance(label, int)}
+    labels = sorted(label for label in occurring - ids if label.strip())
     if corpus.labels is not None:
-        return len(corpus.labels.names)
-    labels: set[str] = set()
-    for split, documents in corpus.splits.items():
-        if "labels" not in documents.schema.names or documents.schema.field("labels").type != LABEL_STRINGS:
-            continue
-        for path in folder.glob(f"{split}*.parquet"):
-            for batch in pq.ParquetFile(path).iter_batches(columns=["labels"]):
-                labels.update(pc.unique(batch.column(0).flatten()).to_pylist())
-    labels = {label for label in labels if label.strip()}
+        described = corpus.labels.matching(labels, name)
+        if described is not corpus.labels:
+            write_labels(described, folder / "labels.parquet")
+        return len(described.names), []
+    if ids:
+        missing = next((i for i in range(len(ids)) if i not in ids), None)
+        gap = f"The label ids go up to {max(ids)}, but {missing} never occurs: give --label_file, or write codes as strings."
+        return len(ids), [] if missing is None else [gap]
     if labels:
-        write_labels(LabelFile.from_names(sorted(labels)), folder / "labels.parquet")
-    return len(labels)
+        write_labels(LabelFile.from_names(labels), folder / "labels.parquet")
+    warning = separator_warning(name, labels, sum(counts.values()))
+    return len(labels), [warning] if warning else []
+
+
+def _occurring_labels(corpus: Corpus, folder: Path) -> set[str | int]:
+    labels: set[str | int] = set()
+    for split, documents in corpus.splits.items():
+        if "labels" in documents.schema.names:
+            for path in folder.glob(f"{split}*.parquet"):
+                for batch in pq.ParquetFile(path).iter_batches(columns=["labels"]):
+                    labels.update(pc.unique(batch.column(0).flatten()).to_pylist())
+    return labels
 
 
 def _data_card(

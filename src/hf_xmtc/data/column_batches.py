@@ -1,7 +1,7 @@
 """Columns of raw data batch by batch; damage is reported with the file it is in."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 
 import pyarrow as pa
@@ -28,47 +28,77 @@ def damage_reported(place: str | PathLike) -> Iterator[None]:
         raise ValueError(f"{place} is not readable parquet ({error}). Was the download cut off? Fetch it again.") from error
 
 
-def column_batches(data: pads.Dataset, column: str, batch_size: int, where: str) -> Iterator[pa.Array]:
-    """One column of a split, file by file in order.
+def column_batches(
+    data: pads.Dataset,
+    column: str | Sequence[str],
+    batch_size: int,
+    where: str,
+    join: Callable[[list[pa.Array]], pa.Array] | None = None,
+) -> Iterator[pa.Array]:
+    """One column of a split, or several joined, file by file in order.
 
     Args:
         data: The split.
-        column: Its column; strings must be UTF-8.
+        column: Its column, or several; strings must be UTF-8.
         batch_size: Rows of a batch at most; one of long texts has fewer.
         where: Split and column, for messages on data that is in no file.
+        join: Makes one array of those of several columns.
 
     Raises:
         ValueError: If a file is damaged or holds text that is not UTF-8.
     """
+    columns = [column] if isinstance(column, str) else list(column)
+    name = ",".join(columns)
     for fragment in data.get_fragments():
         place = getattr(fragment, "path", None) or where
         first_row = 0
         with damage_reported(place):
-            for array in _gathered(_arrays(fragment, data.schema, column, batch_size), batch_size):
+            for array in _gathered(_arrays(fragment, data.schema, columns, batch_size, join), batch_size):
                 if fault := text_fault(array):
                     row, reason = fault
                     raise ValueError(
-                        f"{place}: row {first_row + row} (counted from 0) of the column {column!r} is not valid text ({reason}). "
+                        f"{place}: row {first_row + row} (counted from 0) of the column {name!r} is not valid text ({reason}). "
                         "Was it written in another encoding than UTF-8? Convert the texts, or fetch the file again."
                     )
                 first_row += len(array)
                 yield array
 
 
-def _arrays(fragment: pads.Fragment, schema: pa.Schema, column: str, batch_size: int) -> Iterator[pa.Array]:
+def _arrays(
+    fragment: pads.Fragment,
+    schema: pa.Schema,
+    columns: list[str],
+    batch_size: int,
+    join: Callable[[list[pa.Array]], pa.Array] | None,
+) -> Iterator[pa.Array]:
+    for arrays in _arrays_of_columns(fragment, schema, columns, batch_size):
+        yield join(arrays) if join else arrays[0]
+
+
+def _arrays_of_columns(
+    fragment: pads.Fragment, schema: pa.Schema, columns: list[str], batch_size: int
+) -> Iterator[list[pa.Array]]:
     if not isinstance(fragment, pads.ParquetFileFragment):
-        for batch in fragment.to_batches(schema=schema, columns=[column], batch_size=batch_size):
-            yield batch.column(0)
+        for batch in fragment.to_batches(schema=schema, columns=columns, batch_size=batch_size):
+            yield batch.columns
         return
     # A scan of the data set would hold whole row groups, and read several ahead.
-    kind = schema.field(column).type
     with pq.ParquetFile(fragment.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
-        if column not in file.schema_arrow.names:
-            yield pa.nulls(file.metadata.num_rows, kind)
+        there = [column for column in columns if column in file.schema_arrow.names]
+        if not there:
+            yield [pa.nulls(file.metadata.num_rows, schema.field(column).type) for column in columns]
             return
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[column]):
-            array = batch.column(column)
-            yield array if array.type == kind else array.cast(kind)
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=there):
+            yield [
+                _as(batch.column(column), schema.field(column).type)
+                if column in there
+                else pa.nulls(len(batch), schema.field(column).type)
+                for column in columns
+            ]
+
+
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)
 
 
 def _gathered(arrays: Iterator[pa.Array], batch_size: int) -> Iterator[pa.Array]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from datasets import Features, List, Value
 
@@ -12,6 +13,9 @@ from .column_batches import column_batches, damage_reported
 from .document_sample import text_hashes
 from .duplicates import count_duplicates
 from .filter_labels import FILTER_LABELS
+from .formats.label_cells import FLAGS, flags_without_multi_hot
+from .formats.text_columns import matching_columns
+from .joined_columns import joined_labels, label_columns
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
@@ -60,6 +64,7 @@ def encode_source(
         )
         for name, split in data.items()
     }
+    label_file = label_file and label_file.matching([label for label in coder.labels if label.strip()], source.name)
     order = label_file or _class_names_as_file(data, settings.label_column, source.name)
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():
@@ -83,13 +88,14 @@ def encode_source(
     ids = space.ids
     # A code that no row uses (an unused dictionary entry) has no id; it is never looked up.
     id_of_code = np.array([ids.get(label, -1) for label in coder.labels], dtype=np.int32)
+    num_blank = {}
     for name, split in splits.items():
         if split.labels:
             split.labels = LabelRows(id_of_code[split.labels.codes], split.labels.lengths)
         if split.filters:
             # What is no label of any document is never predicted.
             split.filters = LabelRows(id_of_code[split.filters.codes], split.filters.lengths).known
-        _write(split, settings.text_column, folder / f"{name}.arrow")
+        num_blank[name] = _write(split, settings.text_column, folder / f"{name}.arrow")
     labelled = {name: split.labels for name, split in splits.items() if split.labels}
     info = LabelInfo(
         names=space.names,
@@ -103,6 +109,7 @@ def encode_source(
         num_with_unseen_labels={name: labels.num_rows_from(len(space.names)) for name, labels in labelled.items()},
         num_filtered=num_filtered,
         num_empty_labels=num_empty,
+        num_blank=num_blank,
         num_dropped=num_dropped,
         fingerprint=fingerprint,
         license=source.card.license,
@@ -127,18 +134,20 @@ def _nonempty_splits(source: Source, settings: LoaderSettings) -> dict[str, pads
         )
     for name, data in source.splits.items():
         columns = data.schema.names
-        if settings.text_column not in columns:
+        texts = matching_columns(columns, settings.text_column)
+        if not texts:
             raise ValueError(
                 f"{source.name}: the {name} split has no column {settings.text_column!r}; its columns are {columns}. "
                 "Name the column of the texts in text_column=…."
             )
-        text_type = data.schema.field(settings.text_column).type
-        value_type = text_type.value_type if pa.types.is_dictionary(text_type) else text_type
-        if not (is_string(value_type) or pa.types.is_null(value_type)):
-            raise ValueError(
-                f"{source.name}: column {settings.text_column!r} of {name} has the type {text_type}; texts must be strings. "
-                "Name another column in text_column=…."
-            )
+        for column in texts:
+            text_type = data.schema.field(column).type
+            value_type = text_type.value_type if pa.types.is_dictionary(text_type) else text_type
+            if not (is_string(value_type) or pa.types.is_null(value_type)):
+                raise ValueError(
+                    f"{source.name}: column {column!r} of {name} has the type {text_type}; texts must be strings. "
+                    "Name another column in text_column=…."
+                )
     if empty := [name for name, count in counts.items() if not count]:
         warnings.warn(f"{source.name}: the splits {empty} have no rows and are left out.", stacklevel=5)
     return {name: data for name, data in source.splits.items() if counts[name]}
@@ -148,7 +157,9 @@ def _label_kinds(data: dict[str, pads.Dataset], source: str, settings: LoaderSet
     """Kind of each split's label column, ``None`` where there is none."""
     kinds: dict[str, str | None] = {}
     for name, split in data.items():
-        if settings.label_column in split.schema.names:
+        if label_columns(split.schema, settings):
+            kinds[name] = "strings"
+        elif settings.label_column in split.schema.names:
             where = f"{source}: column {settings.label_column!r} of {name}"
             kinds[name] = label_kind(split.schema.field(settings.label_column).type, settings.label_format, where)
         elif settings.for_training:
@@ -177,6 +188,13 @@ def _read_labels(
     """The label sets of one split; integers are named by its own features, else by ``id_names``."""
     column = settings.label_column
     where = f"{source}: column {column!r} of {name}"
+    if columns := label_columns(data[name].schema, settings):
+        join = joined_labels(data[name].schema, columns, settings.label_format, f"{source}: {name}")
+        rows = read_label_rows(data[name], columns, kind, coder, None, where, join)
+        values = {label.lower() for label in coder.labels_in(rows)}
+        if values and values <= FLAGS and settings.label_format != "multi_hot":
+            raise flags_without_multi_hot(f"{source}: {name}", columns, values)
+        return rows
     id_labels = _class_names(data[name].schema, column, where) or (id_names.names.labels if id_names else None)
     if kind == "multi_hot" and id_labels is None:
         # Columns without names: the first document says how many there are.
@@ -292,14 +310,19 @@ def _carve(splits: dict[str, SplitRows], settings: LoaderSettings) -> tuple[dict
     return {name: splits[name] for name in SPLITS if name in splits}, [name for name in parts if name != "train"]
 
 
-def _write(split: SplitRows, text_column: str, path: Path) -> None:
+def _write(split: SplitRows, text_column: str, path: Path) -> int:
+    """Write a split; how many of its documents have neither text nor labels."""
     of_labels = {"labels": split.labels, FILTER_LABELS: split.filters}
     of_labels = {name: rows for name, rows in of_labels.items() if rows}
     schema = Features({"text": Value("string"), **dict.fromkeys(of_labels, List(Value("int32")))}).arrow_schema
-    document, positions = 0, dict.fromkeys(of_labels, 0)
+    num_blank, document, positions = 0, 0, dict.fromkeys(of_labels, 0)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for texts in split.texts(text_column):
             columns = [texts]
+            blank = pc.equal(pc.utf8_trim_whitespace(texts), "").to_numpy(zero_copy_only=False)
+            if split.labels:
+                blank &= split.labels.lengths[document : document + len(texts)] == 0
+            num_blank += int(blank.sum())
             for name, rows in of_labels.items():
                 lengths, start = rows.lengths[document : document + len(texts)], positions[name]
                 positions[name] += int(lengths.sum())
@@ -307,3 +330,4 @@ def _write(split: SplitRows, text_column: str, path: Path) -> None:
             document += len(texts)
             if len(texts):
                 writer.write_batch(pa.record_batch(columns, schema=schema))
+    return num_blank

@@ -1,6 +1,6 @@
 """Reading a label column, whatever its type, into label codes; whole batches at a time, never row by row."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow.dataset as pads
 
 from .column_batches import column_batches
 
-__all__ = ["LabelCoder", "LabelRows", "is_string", "label_kind", "list_lengths", "read_label_rows"]
+__all__ = ["LabelCoder", "LabelRows", "is_list", "is_string", "label_kind", "list_lengths", "read_label_rows"]
 
 _BATCH_ROWS = 32_768
 
@@ -102,7 +102,7 @@ def label_kind(label_type: pa.DataType, label_format: str, where: str) -> str:
         ValueError: If the type is none of these or contradicts ``label_format``.
     """
     types = pa.types
-    if types.is_list(label_type) or types.is_large_list(label_type) or types.is_fixed_size_list(label_type):
+    if is_list(label_type):
         value_type = label_type.value_type
         if types.is_dictionary(value_type):
             value_type = value_type.value_type
@@ -135,7 +135,13 @@ def list_lengths(column: pa.Array) -> np.ndarray:
 
 
 def read_label_rows(
-    data: pads.Dataset, column: str, kind: str, coder: LabelCoder, id_labels: Sequence[str] | None, where: str
+    data: pads.Dataset,
+    column: str | Sequence[str],
+    kind: str,
+    coder: LabelCoder,
+    id_labels: Sequence[str] | None,
+    where: str,
+    join: Callable[[list[pa.Array]], pa.Array] | None = None,
 ) -> LabelRows:
     """Read the label column of one split.
 
@@ -143,11 +149,12 @@ def read_label_rows(
 
     Args:
         data: The split.
-        column: Its label column.
+        column: Its label column, or several that ``join`` makes lists of.
         kind: Kind of the column, from `label_kind`.
         coder: Turns labels into codes, shared by all splits.
         id_labels: Label of each integer id or multi-hot column; ``None`` = the decimal number (ids only).
         where: Column and split, for messages.
+        join: As in `column_batches`.
 
     Raises:
         ValueError: If an id is negative or has no name, or a multi-hot row has another width or other values than 0/1; if a
@@ -155,7 +162,7 @@ def read_label_rows(
     """
     codes, lengths, first_row = [], [], 0
     widths, largest_id = set(), -1
-    for array in column_batches(data, column, _BATCH_ROWS, where):
+    for array in column_batches(data, column, _BATCH_ROWS, where, join):
         row_lengths = list_lengths(array)
         values = array.flatten()
         if values.null_count:
@@ -189,6 +196,12 @@ def read_label_rows(
         np.concatenate(codes or [np.empty(0, np.int32)]).astype(np.int32),
         np.concatenate(lengths or [np.empty(0, np.int32)]).astype(np.int32),
     )
+
+
+def is_list(value_type: pa.DataType) -> bool:
+    """True if an Arrow type is one of the list types."""
+    types = pa.types
+    return types.is_list(value_type) or types.is_large_list(value_type) or types.is_fixed_size_list(value_type)
 
 
 def is_string(value_type: pa.DataType) -> bool:

@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import logging
 import os
-from collections.abc import Iterable, Sequence
+import re
+import warnings
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +17,9 @@ from hf_xmtc.models.label_names import LabelNames
 from .column_batches import damage_reported
 from .skos import SKOS_ENDINGS, read_skos
 
-__all__ = ["LABEL_FILES", "LabelFile", "check_label_file", "file_digest", "read_label_file"]
+__all__ = ["LABEL_FILES", "LabelFile", "check_label_file", "file_digest", "label_file_in", "read_label_file"]
+
+logger = logging.getLogger(__name__)
 
 # Names under which a data set may bring its label file, the first found wins.
 LABEL_FILES = ("labels.parquet", "labels.json")
@@ -26,6 +31,7 @@ class LabelFile:
 
     names: LabelNames
     descriptions: list[str | None] | None = None
+    notations: list[str | None] | None = None  # of SKOS concepts, by which data may name them instead of by URI
 
     @classmethod
     def from_names(cls, names: LabelNames | Sequence[str]) -> "LabelFile":
@@ -41,6 +47,55 @@ class LabelFile:
             entry = [label, self.names.name_of(index), self.names.parents_of(index), description]
             digest.update(json.dumps(entry).encode() + b"\n")
         return digest.hexdigest()
+
+    def matching(self, labels: Collection[str], source: str) -> "LabelFile":
+        """The file with the labels as a data set writes them: by notation where none of its labels is in the file and some are notations.
+
+        Args:
+            labels: Labels of the data.
+            source: Name of the data set, for messages.
+
+        Raises:
+            ValueError: If there are labels, but none of them is in the file.
+        """
+        num_known = len(self.names.ids.keys() & labels)
+        if num_known or not labels:
+            if 2 * num_known < len(labels):
+                example = next(label for label in labels if label not in self.names.ids)
+                warnings.warn(
+                    f"{source}: only {num_known:,} of its {len(labels):,} labels are in the label file; the others, such as {example!r:.80}, "
+                    "have no name and come last. Is it the file of other data?",
+                    stacklevel=5,
+                )
+            return self
+        if self.notations and not set(labels).isdisjoint(self.notations):
+            logger.info(
+                f"{source}: its labels are notations in the label file, which names labels by {self.names[0]!r:.80} and the like."
+            )
+            return self._by_notation()
+        names = {self.names.name_of(i) for i in range(len(self.names))}
+        ends = {re.split("[/#]", label)[-1] for label in self.names.labels}
+        hint = "Does the file belong to other data, or is label_column the wrong column?"
+        if num_names := len(names & set(labels)):
+            hint = f"{num_names:,} of them are names there. Write the file's labels into the data, or give a labels.json of names alone."
+        elif num_ends := len(ends & set(labels)):
+            hint = f"{num_ends:,} of them are ends of labels there. Write the whole labels into the data."
+        raise ValueError(
+            f"{source}: none of its {len(labels):,} labels, such as {min(labels)!r:.80}, is among the {len(self.names):,} of the label file, "
+            f"such as {self.names[0]!r:.80}. {hint}"
+        )
+
+    def _by_notation(self) -> "LabelFile":
+        """The file with notations for labels; a concept without one, or with that of another, keeps its label."""
+        new = dict(zip(self.names.labels, self.names.labels, strict=True))
+        given: set[str | None] = {None}
+        for label, notation in zip(self.names.labels, self.notations, strict=True):
+            if notation not in given:
+                new[label] = notation
+                given.add(notation)
+        count = range(len(self.names))
+        parents = [[new.get(parent, parent) for parent in self.names.parents_of(i)] for i in count]
+        return LabelFile(LabelNames(list(new.values()), [self.names.name_of(i) for i in count], parents), self.descriptions)
 
     def arrange(self, labels: Iterable[str]) -> tuple[LabelNames, list[str | None] | None]:
         """Metadata of some labels, in the order given; labels that are not in the file get none.
@@ -88,6 +143,12 @@ def read_label_file(path: str | os.PathLike) -> LabelFile:
             f"Label file {path.name}: entry {empty} (counted from 0) is the empty label. Name it, or remove it."
         )
     return labels
+
+
+def label_file_in(folder: Path) -> Path | None:
+    """The label file that lies with the data of a folder, None where there is none."""
+    places = (folder / place / name for place in ("", "data") for name in LABEL_FILES)
+    return next((path for path in places if path.is_file()), None)
 
 
 def check_label_file(path: str | os.PathLike) -> None:

@@ -35,6 +35,7 @@ class LabelInfo:
         num_with_unseen_labels: Of these, documents with a label of ``evaluation_only``.
         num_filtered: Labels that the column ``filter_labels`` took from documents of each split that has it.
         num_empty_labels: Documents with a label without a character, which was left out.
+        num_blank: Documents of each split with neither text nor labels.
         num_dropped: Documents without labels that ``drop_unlabeled`` took from each split; empty where it was not asked for.
         fingerprint: Changes with the content of the data and the settings it was loaded with.
         license: Licence named in the data set's card, ``None`` if it names none.
@@ -56,6 +57,7 @@ class LabelInfo:
     num_with_unseen_labels: dict[str, int] = field(default_factory=dict)
     num_filtered: dict[str, int] = field(default_factory=dict)
     num_empty_labels: int = 0
+    num_blank: dict[str, int] = field(default_factory=dict)
     num_dropped: dict[str, int] = field(default_factory=dict)
     fingerprint: str = ""
     license: str | None = None

@@ -18,10 +18,13 @@ from .build_folder import build_folder
 from .cache_keys import cache_key
 from .duplicates import duplicate_warning
 from .encoding import encode_source
-from .formats.corpus import ReadSettings
+from .formats.corpus import ReadSettings, columns_of_files
+from .formats.split_files import unread_remark
+from .formats.text_columns import column_listing
 from .formats.unlabeled import dropped_sentence
 from .label_file import LabelFile, check_label_file, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
+from .label_separators import separator_warning
 from .label_spellings import spelling_warning
 from .loader_settings import LoaderSettings
 from .named_datasets import NamedDataset, find_benchmark
@@ -30,7 +33,7 @@ from .sources import Source, read_source
 __all__ = ["load_xmtc_dataset"]
 
 # Raised when the same source and settings would be encoded differently, so that old caches are not reused.
-_ENCODING_VERSION = 3
+_ENCODING_VERSION = 4
 
 
 def load_xmtc_dataset(
@@ -78,8 +81,8 @@ def load_xmtc_dataset(
         label_file: Label file or SKOS vocabulary to use instead of the data set's own. It sets order and names. Integer labels are those of
             the data set's own label file; where that has no label in common with it, or there is none, its n-th entry is label id n.
         label_names: The same held in memory, for instance the names of a trained model.
-        label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1; ``"multi_hot"`` also for tables with
-            a column of 0 and 1 for each label.
+        label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1; ``"multi_hot"`` also for a column of
+            0 and 1 for each label.
         label_separator: What separates labels in a cell of a table; ``""`` where a cell is one label. Lists in brackets need none.
         one_based: ``True`` if integer label ids in text files count from 1.
         validation_fraction: Share of the training documents that becomes the validation split where there is none; 0 for none.
@@ -93,8 +96,8 @@ def load_xmtc_dataset(
         drop_unlabeled: Leave out documents without labels, and warn of how many each split had. Splits are taken out of what remains.
         named: Benchmark that the data are, such as ``"eurlex-4k"``: its sizes are checked and its propensity constants used. By default
             the one with the name of the folder, if there is one; ``"none"`` for none. See `hf_xmtc.data.named_datasets`.
-        text_column: Column of the text in the source; of csv, tsv and JSON lines also several, ``"title,abstract"``, joined by line ends.
-        label_column: Column of the labels in the source; of csv, tsv and JSON lines also several, ``"topic_*"``.
+        text_column: Column of the text in the source, or several, ``"title,abstract"``, joined by line ends.
+        label_column: Column of the labels in the source, or several, ``"topic_*"``.
         for_training: ``False`` accepts data without a training split or without labels, for evaluation or prediction alone.
         encoding: Encoding of text files, by default UTF-8; UTF-16 is recognised.
         config_name: Configuration of a Hub data set that has several.
@@ -149,6 +152,7 @@ def load_xmtc_dataset(
         settings = replace(settings, text_column="text", label_column="labels", label_format="ids")
     given_names = None if label_names is None else LabelFile.from_names(label_names)
     label_path = _choose_label_file(source, label_file, given_names)
+    source = replace(source, unread=tuple(name for name in source.unread if name != (label_path and label_path.name)))
     fingerprint = _fingerprint(source, given_names, label_path, settings)
     folder = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_xmtc"
     folder /= f"{re.sub(r'[^A-Za-z0-9_.-]', '_', source.name)}-{fingerprint}"
@@ -199,8 +203,10 @@ def _fingerprint(source: Source, given_names: LabelFile | None, label_path: Path
 
 def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None) -> None:
     warning_of_benchmark = benchmark and benchmark.difference(info)
+    num_labelled = sum(info.num_documents[split] - count for split, count in info.num_without_labels.items())
     for text in (
         warning_of_benchmark,
+        separator_warning(source.name, [*info.names.labels, *info.evaluation_only], num_labelled),
         spelling_warning(source.name, info.spellings),
         duplicate_warning(source.name, info.duplicates, info.num_documents),
     ):
@@ -211,6 +217,23 @@ def _warn_about(source: Source, info: LabelInfo, benchmark: NamedDataset | None)
             f"{source.name}: {info.num_empty_labels:,} documents have an empty label, which is left out. Does a cell end in a separator?",
             stacklevel=3,
         )
+    if any(info.num_blank.values()):
+        counts = ", ".join(f"{count:,} in {split}" for split, count in info.num_blank.items() if count)
+        warnings.warn(
+            f"{source.name}: documents have neither text nor labels ({counts}), and count as documents. Are they empty rows of a table? Then "
+            "remove them.",
+            stacklevel=3,
+        )
+    unlabelled = [split for split in info.num_documents if split not in info.num_without_labels]
+    columns = columns_of_files(source.splits[unlabelled[0]].schema) if unlabelled else []
+    if len(columns) > 1:
+        warnings.warn(
+            f"{source.name}: the documents of {', '.join(unlabelled)} have no labels here, as no column has that name; the columns are "
+            f"{column_listing(columns)}. Name that of the labels in label_column=… (--label_column).",
+            stacklevel=3,
+        )
+    if source.unread:
+        warnings.warn(f"{source.name}: {unread_remark(source.unread)}", stacklevel=3)
     if any(info.num_dropped.values()):
         warnings.warn(f"{source.name}: {dropped_sentence(info.num_dropped)}", stacklevel=3)
     if source.left_out:

@@ -1,5 +1,6 @@
 """Labels out of a SKOS vocabulary: names, descriptions and broader concepts."""
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,9 @@ __all__ = ["SKOS_ENDINGS", "read_skos"]
 SKOS_ENDINGS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
 
 
-def read_skos(path: Path, language: str | None = None) -> tuple[LabelNames, list[str | None] | None]:
+def read_skos(
+    path: str | os.PathLike, language: str | None = None
+) -> tuple[LabelNames, list[str | None] | None, list[str | None] | None]:
     """Read the concepts of a vocabulary, sorted by URI.
 
     Args:
@@ -19,8 +22,8 @@ def read_skos(path: Path, language: str | None = None) -> tuple[LabelNames, list
             that of another language.
 
     Returns:
-        Labels (URI, preferred name, broader concepts as parents) and their descriptions (alternative names and definition), None where
-        no concept has one.
+        Labels (URI, preferred name, broader concepts as parents), their descriptions (alternative names and definition) and their
+        notations; None where no concept has one.
 
     Raises:
         ImportError: If ``rdflib`` is missing.
@@ -30,7 +33,7 @@ def read_skos(path: Path, language: str | None = None) -> tuple[LabelNames, list
         from rdflib import RDF, SKOS, Graph
     except ImportError as error:
         raise ImportError("Reading SKOS vocabularies needs `rdflib`: pip install 'hf_xmtc[skos]'", name="rdflib") from error
-    graph = Graph()
+    path, graph = Path(path), Graph()
     try:
         graph.parse(path, format=SKOS_ENDINGS[path.suffix])
     except Exception as error:  # each of its parsers fails in its own way
@@ -56,4 +59,5 @@ def read_skos(path: Path, language: str | None = None) -> tuple[LabelNames, list
     descriptions = ["; ".join(texts(c, SKOS.altLabel) + texts(c, SKOS.definition)) or None for c in concepts]
     parents = [sorted({*graph.objects(c, SKOS.broader), *graph.subjects(SKOS.narrower, c)}) for c in concepts]
     labels = LabelNames(list(map(str, concepts)), list(map(name, concepts)), [list(map(str, above)) for above in parents])
-    return labels, (descriptions if any(descriptions) else None)
+    notations = [min(map(str, graph.objects(c, SKOS.notation)), default=None) for c in concepts]
+    return labels, (descriptions if any(descriptions) else None), (notations if any(notations) else None)

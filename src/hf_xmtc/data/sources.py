@@ -27,18 +27,17 @@ from .data_card import CardFacts, read_data_card
 from .formats.conversion import write_corpus
 from .formats.corpus import Corpus, Format, ReadSettings
 from .formats.registry import FORMATS, CorpusFiles, ambiguous_formats, find_format
-from .formats.split_files import SPLITS, files_of_splits
+from .formats.split_files import SPLITS, files_of_splits, names_hint, splits_by_name, unread_files
 from .formats.xmc_sparse import XMC_SPARSE
-from .label_file import LABEL_FILES, file_digest
+from .label_file import LABEL_FILES, file_digest, label_file_in
 
 __all__ = ["DEMO_FOLDER", "SPLITS", "Source", "read_source"]
 
 logger = logging.getLogger(__name__)
 
 DEMO_FOLDER = Path(__file__).parent / "demo"
-_SPLIT_ALIASES = {"val": "validation", "valid": "validation", "dev": "validation"}
 # Raised when a format gives other documents than before, so that old conversions are not reused.
-_CONVERSION_VERSION = 2
+_CONVERSION_VERSION = 3
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _FORMS = (
     "Give 'demo' (the data set shipped with hf_xmtc), a folder with train.parquet, validation.parquet and test.parquet "
@@ -58,6 +57,7 @@ class Source:
         label_file: The label file that came with the data, if any.
         card: Licence and languages that the data set's card names.
         left_out: Splits of the source that are neither training, validation nor test data.
+        unread: Files of the folder that look like data and are not read.
         converted: True if the columns are ``text`` and ``labels``, whatever they were called in the files.
     """
 
@@ -67,6 +67,7 @@ class Source:
     label_file: Path | None = None
     card: CardFacts = CardFacts()
     left_out: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     converted: bool = False
 
 
@@ -167,8 +168,9 @@ def _read_parquet(path: Path, files: dict[str, list[Path]]) -> Source:
         name=path.resolve().name,
         splits=splits,
         fingerprint=_digest(f"{split} {file_digest(file)}" for split, paths in files.items() for file in paths),
-        label_file=_label_file_in(folder),
+        label_file=label_file_in(folder),
         card=read_data_card(readme) if readme.is_file() else CardFacts(),
+        unread=tuple(unread_files(path, set().union(*files.values()))),
     )
 
 
@@ -185,11 +187,6 @@ def _joint_schema(schemas: list[pa.Schema]) -> pa.Schema:
 def _is_untyped(kind: pa.DataType) -> bool:
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     return pa.types.is_null(kind.value_type if is_list else kind)
-
-
-def _label_file_in(folder: Path) -> Path | None:
-    places = (folder / place / name for place in ("", "data") for name in LABEL_FILES)
-    return next((path for path in places if path.is_file()), None)
 
 
 def _digest(lines: Iterable[str]) -> str:
@@ -226,8 +223,9 @@ def _read_format(
         source,
         name=path.resolve().name,
         fingerprint=fingerprint,
-        label_file=source.label_file or _label_file_in(folder),
+        label_file=source.label_file or label_file_in(folder),
         card=read_data_card(readme) if readme.is_file() else CardFacts(),
+        unread=tuple(unread_files(path, set().union(*files.values()), kind.side_files)),
         converted=True,
     )
 
@@ -260,13 +258,14 @@ def _no_format(path: Path) -> FileNotFoundError:
                 f"The file {path} is empty, so its format is not recognised. Was it written before it was filled?"
             )
         return FileNotFoundError(
-            f"The format of {path} is not recognised by its name and first line. Name it in format=… (--format). {_FORMS}"
+            f"The format of {path} is not recognised by its name and first line. {names_hint(path) or 'Name it in format=… (--format). '}"
+            f"{_FORMS}"
         )
     present = sorted(entry.name for entry in path.iterdir())
     listing = ", ".join(present[:10]) + (", …" if len(present) > 10 else "") or "nothing"
     return FileNotFoundError(
         f"The folder {path} has no train.parquet, validation.parquet or test.parquet (nor shards such as "
-        f"train-00000-of-00002.parquet), nor files of another format; it holds: {listing}. {_FORMS}"
+        f"train-00000-of-00002.parquet), nor files of another format; it holds: {listing}. {names_hint(path)}{_FORMS}"
     )
 
 
@@ -284,8 +283,8 @@ def _read_hub(name: str, config_name: str | None, revision: str | None, cache_di
             f"{name!r} is no folder here, and the Hugging Face Hub cannot be reached to look for a data set of that name "
             f"({error}). Check the connection, or use data that is here. {_FORMS}"
         ) from error
-    renamed = {_SPLIT_ALIASES.get(split, split): split for split in loaded}
-    splits = {split: loaded[renamed[split]] for split in SPLITS if split in renamed}
+    names = splits_by_name(list(loaded))
+    splits = {split: loaded[own_name] for split, own_name in names.items()}
     if not splits:
         raise ValueError(f"The Hub data set {name!r} has the splits {list(loaded)}, none of them train, validation or test.")
     candidates = (_hub_file(name, filename, revision) for filename in LABEL_FILES)
@@ -300,7 +299,7 @@ def _read_hub(name: str, config_name: str | None, revision: str | None, cache_di
         fingerprint="-".join(rows._fingerprint for rows in splits.values()),
         label_file=next((path for path in candidates if path), None),
         card=read_data_card(readme) if readme else CardFacts(),
-        left_out=tuple(split for split in loaded if split not in {renamed[name] for name in splits}),
+        left_out=tuple(split for split in loaded if split not in names.values()),
     )
 
 

@@ -9,6 +9,7 @@ import pyarrow.dataset as pads
 
 from .column_batches import column_batches
 from .formats.unlabeled import nothing_left
+from .joined_columns import text_batches
 from .label_columns import LabelRows
 
 __all__ = ["SplitRows", "drop_unlabeled"]
@@ -42,8 +43,8 @@ class SplitRows:
 
     def texts(self, column: str) -> Iterator[pa.Array]:
         """The texts batch by batch, missing ones as empty strings."""
-        for array, _ in self._batches(column):
-            yield array.cast(pa.string()).fill_null("")
+        for array, _ in self._own(text_batches(self.data, column, _BATCH_ROWS, self.where)):
+            yield array
 
     def groups(self, column: str) -> Iterator[str]:
         """The group of each document, such as the book of a chapter, as text.
@@ -56,7 +57,8 @@ class SplitRows:
                 f"{self.where} has no column {column!r}; its columns are {self.data.schema.names}. Name the column of the groups in "
                 "group_column=…."
             )
-        for array, rows in self._batches(column):
+        batches = column_batches(self.data, column, _BATCH_ROWS, f"{self.where}: column {column!r}")
+        for array, rows in self._own(batches):
             if array.null_count:
                 row = int(rows[array.is_null().index(True).as_py()])
                 raise ValueError(
@@ -65,10 +67,10 @@ class SplitRows:
                 )
             yield from array.cast(pa.string()).to_pylist()
 
-    def _batches(self, column: str) -> Iterator[tuple[pa.Array, np.ndarray]]:
-        """The column of the documents, and their row numbers in the source."""
+    def _own(self, batches: Iterator[pa.Array]) -> Iterator[tuple[pa.Array, np.ndarray]]:
+        """The part of a column that belongs to the documents, and their row numbers in the source."""
         start = 0
-        for array in column_batches(self.data, column, _BATCH_ROWS, f"{self.where}: column {column!r}"):
+        for array in batches:
             rows = np.arange(start, start + len(array))
             start += len(array)
             if self.keep is not None:

@@ -88,7 +88,8 @@ def dataset_statistics(dataset: "DatasetDict", *, head_above: int = 100, tail_up
 def summarize_statistics(statistics: dict[str, Any]) -> str:
     """A few readable lines of what `dataset_statistics` returned."""
     carved = ", validation taken from train" if statistics["validation_carved"] else ""
-    lines = [f"{statistics['source']}: {statistics['num_labels']:,} labels{carved}"]
+    num_labels = f"{statistics['num_labels']:,}" if statistics["num_labels"] else "no"
+    lines = [f"{statistics['source']}: {num_labels} labels{carved}"]
     for split, numbers in statistics["splits"].items():
         parts = [f"{numbers['num_documents']:,} documents"]
         for key, word in (("labels_per_document", "labels"), ("words_per_document", "words")):

@@ -60,7 +60,7 @@ def dataset_card(statistics: Mapping[str, Any], license: str | None, language: s
             }
         ],
     }
-    labels = f"{statistics['num_labels']:,} labels"
+    labels = f"{statistics['num_labels']:,} labels" if statistics["num_labels"] else "No labels"
     if spread := statistics.get("documents_per_label"):
         labels += f", of {spread['mean']:,.1f} training documents on average (median {spread['median']:g})"
     groups = ", ".join(f"{count:,} {group}" for group, count in statistics.get("label_groups", {}).items())

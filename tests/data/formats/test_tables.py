@@ -69,7 +69,7 @@ def test_keys_that_not_every_object_has(read_table):
     ("lines", "settings"),
     [
         (['{"labels": ["x"]}', '{"text": "b", "labels": []}'], {}),
-        (['{"l1": "x"}', '{"text": "b", "l2": null}'], {"label_column": "l1,l2"}),
+        (['{"l1": "a"}', '{"text": "b", "l2": null}'], {"label_column": "l1,l2"}),
     ],
 )
 def test_labels_before_the_first_text_fix_their_type(tmp_path, load, lines, settings):
@@ -88,8 +88,15 @@ def test_one_column_for_each_label(read_table):
 
 def test_columns_that_say_true_or_false_are_one_column_for_each_label(read_table):
     settings = {"text_column": "comment", "label_column": "toxic,insult", "label_format": "multi_hot"}
-    rows = read_table("a.csv", "comment,toxic,insult\nx,True,False\ny,TRUE,true\n", **settings)
-    assert rows == [["x", ["toxic"]], ["y", ["toxic", "insult"]]]
+    for yes, no in (("True", "False"), ("yes", "No"), ("x", ""), ("1.0", "0.0")):
+        rows = read_table("a.csv", f"comment,toxic,insult\nx,{yes},{no}\ny,{yes.upper()},{yes}\n", **settings)
+        assert rows == [["x", ["toxic"]], ["y", ["toxic", "insult"]]]
+        line = f'{{"comment": "x", "toxic": "{yes}", "insult": "{no}"}}\n'
+        assert read_table("a.jsonl", line, **settings) == [["x", ["toxic"]]]
+    with pytest.raises(
+        ValueError, match="line 2: the column 'toxic' holds 'ja', .*hold 0 or 1, true or false, yes or no, or x"
+    ):
+        read_table("a.csv", "comment,toxic,insult\nx,ja,nein\n", **settings)
 
 
 @pytest.mark.parametrize(("one", "zero"), [("1", "0"), ("1.0", "0.0"), ("True", "False"), ("yes", "no"), ("1", "")])
@@ -97,6 +104,20 @@ def test_zeros_and_ones_are_no_labels(read_table, one, zero):
     content = f"text,t_a,t_b\nx,{one},{zero}\ny,{one},{one}\n"
     with pytest.raises(ValueError, match="the label columns t_a, t_b hold nothing but .*label_format='multi_hot'"):
         read_table("a.csv", content, label_column="t_*")
+
+
+@pytest.mark.parametrize(("one", "zero"), [("1", "0"), ("true", "false"), ('"yes"', '"no"'), ("1", "null")])
+def test_zeros_and_ones_of_json_are_no_labels(read_table, one, zero):
+    content = f'{{"text": "x", "t_a": {one}}}\n{{"text": "y", "t_a": {one}, "t_b": {zero}}}\n'
+    with pytest.raises(ValueError, match="label_format='multi_hot'"):
+        read_table("a.jsonl", content, label_column="t_*")
+    rows = read_table("b.jsonl", content, label_column="t_*", label_format="multi_hot")
+    assert rows == [["x", ["t_a"]], ["y", ["t_a"]]]
+
+
+def test_ids_under_several_keys_may_be_0_and_1_among_others(read_table):
+    content = '{"text": "x", "l1": 0, "l2": 1}\n{"text": "y", "l1": 1, "l2": 2}\n'
+    assert read_table("a.jsonl", content, label_column="l1,l2") == [["x", [0, 1]], ["y", [1, 2]]]
 
 
 def test_columns_of_one_label_each_may_hold_a_flag_among_others(read_table):
@@ -184,3 +205,17 @@ def test_ids_in_json_that_are_none(read_table, row, settings, message):
     """AC-09."""
     with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}"):
         read_table("a.jsonl", f'{{"text": "x", "labels": [1, 1]}}\n{{"text": "y", "labels": {row}}}\n', **settings)
+
+
+def test_blank_lines_are_no_documents_and_empty_rows_are_counted(tmp_path, load):
+    files = {
+        "a.csv": "text,labels\na,x\n\n  \nb,y\n,\n ,\n\n",
+        "a.tsv": "text\tlabels\na\tx\n\n  \nb\ty\n\t\n \t\n\n",
+        "a.jsonl": '{"text": "a", "labels": ["x"]}\n\n  \n{"text": "b", "labels": ["y"]}\n{"text": ""}\n{"text": " ", "labels": []}\n\n',
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        for _ in range(2):  # the second time from the cache
+            with pytest.warns(UserWarning, match=f"{name}: documents have neither text nor labels .2 in train.*remove"):
+                data = load(tmp_path / name, validation_fraction=0)
+        assert data["train"]["text"][:2] == ["a", "b"] and len(data["train"]) == 4

@@ -20,6 +20,7 @@ __all__ = [
     "Format",
     "ReadSettings",
     "check_label_id",
+    "columns_of_files",
     "documents_schema",
     "group_field",
     "missing_column",
@@ -27,6 +28,8 @@ __all__ = [
 
 LABEL_STRINGS = pa.list_(pa.string())
 LABEL_IDS = pa.list_(pa.int32())
+# Under this name the schema of documents without labels says which columns their files have.
+_COLUMNS, _END = b"columns_of_files", "\x1f"
 
 
 @dataclass(frozen=True)
@@ -139,11 +142,22 @@ class Format:
 
 
 def documents_schema(
-    label_type: pa.DataType | None, group: dict[str, pa.DataType] | None = None, **more: pa.DataType
+    label_type: pa.DataType | None,
+    group: dict[str, pa.DataType] | None = None,
+    columns: list[str] | None = None,
+    **more: pa.DataType,
 ) -> pa.Schema:
-    """Columns text, of groups and, where there are labels, labels; then others."""
+    """Columns text, of groups and, where there are labels, labels; then others. Without labels it keeps the names of the file's columns."""
     labels = {} if label_type is None else {"labels": label_type}
-    return pa.schema({"text": pa.string(), **(group or {}), **labels, **more}.items())
+    schema = pa.schema({"text": pa.string(), **(group or {}), **labels, **more}.items())
+    names = _END.join(columns or ()).encode(errors="replace")
+    return schema.with_metadata({_COLUMNS: names}) if names and label_type is None else schema
+
+
+def columns_of_files(schema: pa.Schema) -> list[str]:
+    """The columns of the files that documents come from, as far as their schema knows."""
+    names = (schema.metadata or {}).get(_COLUMNS)
+    return names.decode().split(_END) if names else schema.names
 
 
 def group_field(settings: ReadSettings, split: str, columns: list[list[str]], paths: list[Path]) -> dict[str, pa.DataType]:

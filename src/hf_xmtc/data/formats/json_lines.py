@@ -21,7 +21,7 @@ from .corpus import (
     missing_column,
 )
 from .json_objects import json_objects
-from .label_cells import labels_of_value
+from .label_cells import FLAGS, flags_without_multi_hot, labels_of_value
 from .split_files import files_of_splits
 from .text_columns import keys_of_entry, matching_columns, text_of
 from .text_lines import Span, first_number, read_lines
@@ -76,7 +76,9 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     group = group_field(settings, split, [columns], paths[:1])
     groups = list(group)
     kind = int if label_type == LABEL_IDS else str
-    return Documents(documents_schema(label_type if keys else None, group), FileRows(tuple(paths), read, cut="line"))
+    return Documents(
+        documents_schema(label_type if keys else None, group, columns), FileRows(tuple(paths), read, cut="line")
+    )
 
 
 def _counted_from_0(ids: list[int], one_based: bool, place: str) -> list[int]:
@@ -112,32 +114,40 @@ def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.Data
     """The keys up to where all that the options name have been seen, and a label; and the type of labels."""
     columns: dict[str, None] = {}
     kind = None
+    keys: list[str] = []
+    flags: set[str] = set()  # the values of several keys, as long as each may say whether a document has a label
     for path in paths:
         for number, entry in json_objects(read_lines(path, settings.encoding), path):
             columns.update(dict.fromkeys(entry))
+            keys = matching_columns(list(columns), settings.label_column, complete=False)
             if kind is None:
-                keys = matching_columns(list(columns), settings.label_column, complete=False)
                 labels = _labels(entry, keys, len(keys) > 1, settings, f"{path}, line {number}")
                 kind = (LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS) if labels else None
+            if keys != [settings.label_column] and settings.label_format != "multi_hot" and flags <= FLAGS:
+                flags.update(str(entry[key]).lower() for key in keys if entry.get(key) not in (None, ""))
+            if flags and flags <= FLAGS:
+                continue
             options = settings.text_column, settings.label_column
             if kind is not None and all(matching_columns(list(columns), option) for option in options):
                 return list(columns), kind
+    if len(keys) > 1 and flags and flags <= FLAGS:
+        raise flags_without_multi_hot(paths[0], keys, flags)
     return list(columns), kind or pa.list_(pa.null())
 
 
 def _labels(
     entry: dict[str, Any], keys: list[str], several: bool, settings: ReadSettings, place: str
 ) -> list[str] | list[int]:
-    if several or len(keys) > 1:
-        return _labels_of_keys(entry, keys, settings, place)
     value = entry.get(keys[0]) if keys else None
+    is_flag = settings.label_format == "multi_hot" and not isinstance(value, list)
+    if several or len(keys) > 1 or is_flag:
+        return _labels_of_keys(entry, keys, settings, place)
     return labels_of_value(value, settings.label_format == "multi_hot", settings.label_separator, place)
 
 
 def _labels_of_keys(entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str) -> list[str] | list[int]:
     if settings.label_format == "multi_hot":
-        ones = labels_of_value([entry.get(key) or 0 for key in keys], True, None, place)
-        return [keys[i] for i in ones]
+        return [keys[i] for i in labels_of_value([entry.get(key) for key in keys], True, None, place)]
     return [label for key in keys for label in labels_of_value(entry.get(key), False, settings.label_separator or "", place)]
 
 

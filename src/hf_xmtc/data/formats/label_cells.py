@@ -5,11 +5,31 @@ import json
 import re
 from typing import Any
 
-__all__ = ["labels_of_cell", "labels_of_value"]
+from ..label_separators import SEPARATORS
 
-_SEPARATORS = "|;,\t\n"
+__all__ = ["FLAGS", "MULTI_HOT_VALUES", "flags_without_multi_hot", "is_one", "labels_of_cell", "labels_of_value"]
+
+# What says in a cell whether a document has the label of the column.
+_ONES, _ZEROS = {"1", "1.0", "true", "yes", "x"}, {"0", "0.0", "false", "no", ""}
+FLAGS = _ONES | _ZEROS
+MULTI_HOT_VALUES = "0 or 1, true or false, yes or no, or x and nothing"
+
 # As Annif writes subjects.
 _URIS = re.compile(r"<\w+:[^<>\s]+>(\s+<\w+:[^<>\s]+>)*")
+
+
+def is_one(value: Any) -> bool | None:
+    """Whether a cell or a JSON value says that the document has a label; None where it says neither."""
+    text = "" if value is None else str(value).strip().lower()
+    return True if text in _ONES else False if text in _ZEROS else None
+
+
+def flags_without_multi_hot(name: Any, columns: list[str], values: set[str]) -> ValueError:
+    """The error for several label columns that hold nothing but flags, read as labels."""
+    return ValueError(
+        f"{name}: the label columns {', '.join(columns)} hold nothing but {', '.join(sorted(values))}. If each column says whether a document "
+        "has its label, give label_format='multi_hot' (--label_format multi_hot)."
+    )
 
 
 def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
@@ -31,7 +51,7 @@ def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
         return [label for part in parts if (label := part.strip())]
     if cell.startswith("[") and cell.endswith("]"):
         return _listed(cell, place)
-    sign = next((sign for sign in _SEPARATORS if sign in cell), None)
+    sign = next((sign for sign in SEPARATORS if sign in cell), None)
     if sign is not None:
         raise ValueError(
             f"{place}: the labels {_shortened(cell)!r} hold {sign!r}. If that separates labels, give label_separator={sign!r} "
@@ -58,16 +78,20 @@ def labels_of_value(value: Any, multi_hot: bool, separator: str | None, place: s
         return labels_of_cell(value, separator, place)
     values = value if isinstance(value, list) else [value]
     if multi_hot:
-        if any(entry not in (0, 1) for entry in values):
+        ones = [is_one(entry) for entry in values]
+        if None in ones:
             raise ValueError(
-                f"{place}: the labels {value!r:.80} are not all 0 or 1, but label_format='multi_hot'. Leave it out."
+                f"{place}: the labels {value!r:.80} are not all {MULTI_HOT_VALUES}, but label_format='multi_hot'. Are they label ids? Then "
+                "leave it out."
             )
-        return [label_id for label_id, entry in enumerate(values) if entry]
+        return [label_id for label_id, one in enumerate(ones) if one]
     if all(type(entry) is int for entry in values) or all(type(entry) is str for entry in values):
         return values
+    hint = "Write each label as a string, and none for a missing one."
+    if any(type(entry) is bool for entry in values):
+        hint = "If they say whether a document has a label, give label_format='multi_hot' (--label_format multi_hot)."
     raise ValueError(
-        f"{place}: the labels are {value!r:.80}, but must be a list of strings or a list of integer ids. "
-        "Write each label as a string, and none for a missing one."
+        f"{place}: the labels are {value!r:.80}, but must be a list of strings or a list of integer ids. {hint}"
     )
 
 

@@ -1,13 +1,29 @@
 """Which files of a folder hold which split, by their names."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-__all__ = ["SPLITS", "files_of_splits", "find_split_files", "named_files", "split_folders"]
+__all__ = [
+    "SPLITS",
+    "files_of_splits",
+    "find_split_files",
+    "named_files",
+    "names_hint",
+    "split_folders",
+    "splits_by_name",
+    "unread_files",
+    "unread_remark",
+]
 
 SPLITS = ("train", "validation", "test")
 _NAMES = {"train": "train|trn", "validation": "validation|valid|val|dev", "test": "test|tst"}
+# What others also call test data, so only where nothing else has a name of the validation split.
+_NAMES_WITHOUT_VALIDATION = {**_NAMES, "validation": "evaluation|eval"}
+_TABLES = r"\.(csv|tsv|tab|jsonl|ndjson|parquet)"
+_SHEETS = r"\.(xlsx|xls|ods)"
+_VOCABULARIES = r"\.(ttl|rdf|nt)"
+_NO_DATA = r"(readme|licen[cs]e|notice)\b.*|labels\.(parquet|json)"
 _GZIP = r"(\.gz)?"
 _SHARD = r"(-(?P<shard>\d{5})-of-(?P<shards>\d{5})(-[0-9a-f]+)?)?"
 
@@ -59,15 +75,71 @@ def find_split_files(folder: Path, pattern: str) -> dict[str, list[Path]]:
     Raises:
         ValueError: If a shard is missing, or two files claim to be the same.
     """
-    names = sorted(folder.iterdir())
-    found = {split: _shards(names, pattern.replace("{split}", f"({_NAMES[split]})") + _GZIP) for split in SPLITS}
+    paths = sorted(folder.iterdir())
+
+    def shards_of(names: dict[str, str]) -> dict[str, list[tuple[int, int, Path]]]:
+        return {split: _shards(paths, pattern.replace("{split}", f"({names[split]})") + _GZIP) for split in SPLITS}
+
+    found = shards_of(_NAMES)
+    if any(found.values()) and not found["validation"]:
+        found = shards_of(_NAMES_WITHOUT_VALIDATION)
     for split, shards in found.items():
         _check(split, shards, folder)
     return {split: [path for *_, path in shards] for split, shards in found.items() if shards}
 
 
+def splits_by_name(names: Sequence[str]) -> dict[str, str]:
+    """The name under which each split is, of those that there are; of several the most usual one."""
+    aliases = {split: f"{_NAMES[split]}|{_NAMES_WITHOUT_VALIDATION[split]}".split("|") for split in SPLITS}
+    found = {split: next((alias for alias in aliases[split] if alias in names), None) for split in SPLITS}
+    return {split: name for split, name in found.items() if name is not None}
+
+
+def unread_files(folder: Path, files: Collection[Path], side_files: Sequence[str] = ()) -> list[str]:
+    """Names of files of a folder that look like data, or like a vocabulary, and are not read.
+
+    Args:
+        folder: The folder; a file has no others.
+        files: Those that are read.
+        side_files: Patterns of others that are.
+    """
+    if not folder.is_dir():
+        return []
+    endings = {re.escape(path.suffix) for path in files if path.suffix != ".gz"}
+    pattern = f".*({'|'.join([_TABLES, _SHEETS, _VOCABULARIES, *sorted(endings)])}){_GZIP}"
+    read = {*files, *(path for name in side_files for path in folder.glob(name))}
+    return [
+        path.name
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path not in read and _matches(pattern, path) and not _matches(_NO_DATA, path)
+    ]
+
+
+def unread_remark(names: Sequence[str]) -> str:
+    """A sentence on files that are not read."""
+    listing = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    vocabulary = next((name for name in names if re.search(_VOCABULARIES + "$", name)), None)
+    hint = f" --label_file names a vocabulary such as {vocabulary}." if vocabulary else ""
+    return f"not read: {listing}. Files are read whose names say train, validation (valid, val, dev, or eval where there is no other) or test.{hint}"
+
+
+def names_hint(path: Path) -> str:
+    """A sentence on what to do with a folder or file whose format is not recognised; empty where nothing looks like a table."""
+    entries = [path] if path.is_file() else sorted(path.iterdir())
+    if tables := [entry for entry in entries if path.is_dir() and _matches(f".*{_TABLES}{_GZIP}", entry)]:
+        names = f"train{tables[0].suffix} (and validation{tables[0].suffix}, test{tables[0].suffix})"
+        return f"Give the file itself, {tables[0]}, or rename it: in a folder, files are called {names}. "
+    if sheets := [entry for entry in entries if _matches(f".*{_SHEETS}", entry)]:
+        return f"Spreadsheets such as {sheets[0].name} are not read: save it as csv (CSV UTF-8) and give that file. "
+    return ""
+
+
+def _matches(pattern: str, path: Path) -> bool:
+    return re.fullmatch(pattern, path.name, re.IGNORECASE) is not None
+
+
 def _shards(paths: Sequence[Path], pattern: str) -> list[tuple[int, int, Path]]:
-    matches = [(re.fullmatch(pattern, path.name), path) for path in paths if path.is_file()]
+    matches = [(re.fullmatch(pattern, path.name, re.IGNORECASE), path) for path in paths if path.is_file()]
     groups = [(match.groupdict(), path) for match, path in matches if match]
     return sorted((int(group.get("shard") or 0), int(group.get("shards") or 1), path) for group, path in groups)
 

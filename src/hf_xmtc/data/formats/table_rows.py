@@ -28,7 +28,7 @@ def table_rows(lines: Iterator[str], name: Any, quoted: bool, left_out: int = 0)
             columns = row
             if not any(columns):
                 raise ValueError(f"{name}, line {number} is blank, but the first line of a table names its columns.")
-        elif len(columns) > 1 and row in ([], [""]):
+        elif len(columns) > 1 and len(row) < 2 and not "".join(row).strip():
             continue
         row = row or [""]
         if len(row) != len(columns):

@@ -18,17 +18,13 @@ from .corpus import (
     group_field,
     missing_column,
 )
-from .label_cells import labels_of_cell
+from .label_cells import FLAGS, MULTI_HOT_VALUES, flags_without_multi_hot, is_one, labels_of_cell
 from .split_files import files_of_splits
 from .table_rows import table_rows
 from .text_columns import join_texts, matching_columns
 from .text_lines import Span, read_lines
 
 __all__ = ["CSV", "TSV"]
-
-# What says in a cell whether a document has the label of the column.
-_ONES, _ZEROS = ("1", "1.0", "true"), ("0", "0.0", "false", "")
-_FLAGS = {*_ONES, *_ZEROS, "yes", "no"}
 
 
 def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpus]:
@@ -44,7 +40,7 @@ def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpu
             group = group_field(settings, split, columns, paths)
             read_file = partial(_table_documents, quoted=quoted, settings=settings, groups=list(group), flags=flags)
             rows = FileRows(tuple(paths), read_file, cut="quoted" if quoted else "line")
-            splits[split] = Documents(documents_schema(label_type, group), rows)
+            splits[split] = Documents(documents_schema(label_type, group, columns[0]), rows)
         return Corpus(splits, agreement=Agreement(flags, partial(_check_spans, quoted, settings, flags)))
 
     return read
@@ -93,7 +89,7 @@ def _table_documents(
         for number, row in rows:
             place = f"{path}, line {number}"
             labels = [label for i in places for label in labels_of_cell(row[i], separator, place)]
-            if len(places) > 1 and seen <= _FLAGS:
+            if len(places) > 1 and seen <= FLAGS:
                 seen.update(label.lower() for label in labels)
             yield join_texts([row[i] for i in texts]), *(row[i] or None for i in further), labels
         if isinstance(path, Span):
@@ -128,22 +124,20 @@ def _check_spans(quoted: bool, settings: ReadSettings, flags: set[str], rows: Fi
 
 def _check_flags(path: Path, names: list[str], seen: set[str]) -> None:
     """Refuse label columns that hold flags alone, read without saying so."""
-    if seen and seen <= _FLAGS:
-        raise ValueError(
-            f"{path}: the label columns {', '.join(names)} hold nothing but {', '.join(sorted(seen))}. If each column says whether a document has "
-            "its label, give label_format='multi_hot' (--label_format multi_hot)."
-        )
+    if seen and seen <= FLAGS:
+        raise flags_without_multi_hot(path, names, seen)
 
 
 def _ones(cells: list[str], names: list[str], place: str) -> list[str]:
     """The columns whose cell is 1."""
-    for name, cell in zip(names, cells, strict=True):
-        if cell.strip().lower() not in {*_ONES, *_ZEROS}:
-            raise ValueError(
-                f"{place}: the column {name!r} holds {cell!r:.40}, but with label_format='multi_hot' label columns hold 0 or 1, or True or False. "
-                "Write these, and name in label_column='a,b,c' (--label_column) the label columns alone."
-            )
-    return [name for name, cell in zip(names, cells, strict=True) if cell.strip().lower() in _ONES]
+    ones = [is_one(cell) for cell in cells]
+    if None in ones:
+        wrong = ones.index(None)
+        raise ValueError(
+            f"{place}: the column {names[wrong]!r} holds {cells[wrong]!r:.40}, but with label_format='multi_hot' label columns hold "
+            f"{MULTI_HOT_VALUES}. Write these, and name in label_column='a,b,c' (--label_column) the label columns alone."
+        )
+    return [name for name, one in zip(names, ones, strict=True) if one]
 
 
 CSV = Format("csv", files_of_splits(".csv"), _read(quoted=True), "train.csv, validation.csv, test.csv, or one .csv file")
