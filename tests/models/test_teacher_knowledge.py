@@ -131,10 +131,23 @@ def test_flat_labels_have_a_teacher():
 # ---- what is stored ----------------------------------------------------------------------------------------------------------
 
 
-def test_knowledge_of_other_texts_is_refused():
-    teacher = knowledge([[1], [3]])
+@pytest.mark.parametrize(
+    "name", ["text_hashes", "node_offsets", "node_ids", "is_own", "parent_ids", "parent_offsets", "node_names"]
+)
+def test_knowledge_of_other_texts_labels_or_parents_is_refused(name):
+    teacher = knowledge([[1], [3]], parents=[[], [0], [1], []])
     teacher.check()
-    teacher.text_hashes[0] = 77
+    array = getattr(teacher, name)
+    array[1] = 1 - array[1].int()
+    with pytest.raises(ValueError, match="corpus_digest"):
+        teacher.check()
+
+
+def test_knowledge_with_a_digest_of_an_earlier_version_opens():
+    teacher = knowledge([[1], [3]], parents=[[], [0], [1], []])
+    teacher.config.corpus_digest = teacher.digest(of_first_version=True)
+    teacher.check()
+    teacher.node_ids[0] = 2
     with pytest.raises(ValueError, match="corpus_digest"):
         teacher.check()
 
