@@ -5,7 +5,7 @@ import torch
 
 from hf_xmtc.models.stored_documents import Assignments
 from hf_xmtc.models.teacher_knowledge import TeacherKnowledge
-from hf_xmtc.models.text_index import DocumentVectors, VectorIndex, nearest_texts
+from hf_xmtc.models.text_index import DocumentVectors, VectorIndex, nearest_texts, ranked_texts
 
 NO_PARENTS = [[], [], [], []]
 
@@ -79,6 +79,14 @@ def test_blocks_of_texts_give_the_same_neighbours_as_all_at_once():
     assert torch.allclose(found.similarities, expected.values[:, :7], atol=1e-6)
     assert torch.equal(found.rows, nearest_texts(index, DocumentVectors(rows), 7, groups, groups).rows)
     assert bool((found.rows != groups[:, None]).all()) and bool((found.similarities.diff(dim=1) <= 0).all())
+
+
+def test_texts_that_share_nothing_are_ranked_by_row_in_blocks_too():
+    rows = torch.tensor([[0.0, 1.0], [-1.0, 0.0], [-0.6, 0.8], [1.0, 0.0], [0.6, -0.8]])
+    for block_size in (5, 2):
+        ranked = ranked_texts(index_of(rows), DocumentVectors(rows[[3, 4]]), 4, block_size=block_size)
+        assert ranked.rows.tolist() == [[3, 4, 0, 1], [4, 3, 0, 1]]
+        assert ranked.similarities[:, 2:].tolist() == [[0, 0], [0, 0]]
 
 
 def test_text_without_known_words_has_no_neighbour_and_no_teacher():
