@@ -206,13 +206,9 @@ def test_centroids_are_means_of_the_documents_of_a_label_in_blocks_too(monkeypat
     head = BOTH[1].build().label_head
     assert len(head.label_ids) > 4
     for label in range(NUM_LABELS):
-        rows = [
-            row
-            for row, labels in zip(head.stored_documents.assignments.rows, head.label_ids, strict=True)
-            if labels == label
-        ]
+        rows = head.stored_documents.assignments.rows[head.label_ids == label]
         expected = torch.nn.functional.normalize(head.documents.values[rows].sum(dim=0), dim=0)
-        if rows:
+        if len(rows):
             torch.testing.assert_close(head.centroids.values[label], expected)
 
 
