@@ -1,26 +1,32 @@
 """Speed and memory of converting a file of text documents to parquet, and of loading one of very long texts.
 
     python scripts/benchmarks/convert_speed.py --output scripts/results/benchmark_convert.json
+    python scripts/benchmarks/convert_speed.py --num_proc 2 --formats csv jsonl --output scripts/results/benchmark_convert_processes.json
 
-Each case has a process of its own on one core. Memory is the peak of that process above what it holds after its imports.
+Each case has a process of its own on one core. Memory is the peak of that process above what it holds after its imports. With `--num_proc`
+the command `hf-xmtc convert` reads the same files in one process and in several, one after the other.
 """
 
 import argparse
 import json
+import os
 import random
 import resource
+import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
+
+import psutil
 
 from hf_xmtc.data import load_xmtc_dataset
 from hf_xmtc.data.formats.conversion import write_corpus
 from hf_xmtc.data.formats.corpus import ReadSettings
-from hf_xmtc.data.formats.registry import find_format
-from machine import in_new_process, machine_description
+from hf_xmtc.data.formats.registry import CorpusFiles, find_format
+from machine import in_new_process, machine_description, write_results
 
 ENDINGS = {"csv": "csv", "tsv": "tsv", "jsonl": "jsonl", "libmultilabel": "txt", "fasttext": "txt", "annif": "tsv"}
 # Different texts that are written in turn, and words of a text of a megabyte.
@@ -60,8 +66,8 @@ def convert(path: Path, kind: str, folder: Path) -> dict[str, float]:
     """Convert a file: seconds and peak memory."""
 
     def act() -> None:
-        found, files = find_format(path, kind)
-        write_corpus(found.read(files, ReadSettings()), folder, kind)
+        source = CorpusFiles(kind, find_format(path, kind)[1], ReadSettings())
+        write_corpus(source.read(), folder, source, kind)
 
     return _costs(act)
 
@@ -106,6 +112,100 @@ def measure(act: Callable, kind: str, num_documents: int, num_words: int, work: 
     }
 
 
+def compare(kind: str, num_documents: int, num_words: int, num_proc: int, work: Path) -> list[dict]:
+    """The command in one process and in several, on the same file."""
+    with tempfile.TemporaryDirectory(dir=work) as name:
+        path = Path(name, f"documents.{ENDINGS[kind]}")
+        write_file(path, kind, num_documents, num_words)
+        megabytes = path.stat().st_size / 1e6
+        cases = []
+        for number in (1, num_proc):
+            options = [
+                "--dataset",
+                path,
+                "--format",
+                kind,
+                "--output_dir",
+                Path(name, str(number)),
+                "--num_proc",
+                str(number),
+            ]
+            main = "from hf_xmtc import cli; raise SystemExit(cli.main())"
+            costs = _costs_of_command([sys.executable, "-c", main, "convert", *map(str, options)])
+            case = {"format": kind, "documents": num_documents, "megabytes": round(megabytes), "num_proc": number}
+            cases.append({**case, "megabytes_per_second": round(megabytes / costs["chain_seconds"], 1), **costs})
+            print(json.dumps(cases[-1]), flush=True)
+    return cases
+
+
+def _costs_of_command(command: list[str]) -> dict[str, float]:
+    """Seconds from start to end, processor seconds and peak memory of a command with all its processes.
+
+    ``chain_seconds`` are the processor seconds of what happens one after the other: the first process, the server that starts the others, and
+    the busiest of these.
+    """
+    load, clock, peak = os.getloadavg()[0], time.monotonic(), 0
+    seconds: dict[int, float] = {}  # of each process
+    generations: dict[int, int] = {}
+    process = psutil.Popen(command)
+    while process.poll() is None:
+        memory = 0
+        for generation, one in _family(process):
+            try:
+                memory += one.memory_full_info().uss
+                seconds[one.pid] = sum(one.cpu_times()[:2])
+                generations[one.pid] = generation
+            except psutil.Error:  # has just ended
+                continue
+        peak = max(peak, memory)
+        time.sleep(0.1)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}.")
+    return {
+        "seconds": round(time.monotonic() - clock, 1),
+        "processor_seconds": round(sum(seconds.values()), 1),
+        "chain_seconds": round(
+            sum(max(of for pid, of in seconds.items() if generations[pid] == i) for i in set(generations.values())), 1
+        ),
+        "peak_mib": round(peak / 2**20),
+        "load_before": round(load, 1),
+    }
+
+
+def _family(process: psutil.Process, generation: int = 0) -> Iterator[tuple[int, psutil.Process]]:
+    """A process and those that it and they have started, with their generation."""
+    yield generation, process
+    try:
+        children = process.children()
+    except psutil.NoSuchProcess:
+        return
+    for child in children:
+        yield from _family(child, generation + 1)
+
+
+def processes_table(results: dict) -> str:
+    """The comparison of one process with several as a table."""
+    machine = results["machine"]
+    lines = [
+        "# Converting files of documents in several processes",
+        "",
+        f"`hf-xmtc convert --num_proc N` on the same file, from start to end with all imports. Shared machine of {machine['cores']} cores "
+        f"({machine['processor']}), both busy with other work (*load*: processes that wanted a core before the start), so the clock's seconds say "
+        "little. *Chain*: processor seconds of what cannot happen at once, about the seconds on free cores: the first process, the server that "
+        "imports for the others, and the busiest of these; MB/s are of these. *All*: processor seconds of all processes; MiB: peak of the memory "
+        "that they do not share.",
+        "",
+        "| format | documents | MB | processes | MB/s | chain | all | clock | MiB | load |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {case['format']} | {case['documents']:,} | {case['megabytes']:,} | {case['num_proc']} | {case['megabytes_per_second']:.0f} "
+        f"| {case['chain_seconds']:.0f} | {case['processor_seconds']:.0f} | {case['seconds']:.0f} | {case['peak_mib']:,} | {case['load_before']} |"
+        for case in results["cases"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def markdown(results: dict) -> str:
     """The measurements as a table."""
     machine = results["machine"]
@@ -137,8 +237,16 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=200, help="words of a document (default: %(default)s)")
     parser.add_argument("--long", type=int, default=1_000, help="documents of a megabyte (default: %(default)s)")
     parser.add_argument("--formats", nargs="+", default=list(ENDINGS), choices=ENDINGS, help="formats (default: all)")
+    parser.add_argument("--num_proc", type=int, metavar="N", help="compare one process with N instead, on the largest files")
     parser.add_argument("--work", type=Path, help="folder for the files (default: that of the system)")
     options = parser.parse_args()
+    results = {"machine": machine_description(), "cases": []}
+    if options.num_proc is not None:
+        for kind in options.formats:
+            results["cases"] += compare(kind, options.documents, options.words, options.num_proc, options.work)
+        if options.output is not None:
+            write_results(options.output, results, processes_table(results))
+        return
     plan = [
         (convert, kind, count, options.words)
         for kind in options.formats
@@ -149,13 +257,11 @@ def main() -> None:
         for act, kind in ((convert, "jsonl"), (load, "jsonl"))
         for count in (options.long // 10, options.long)
     ]
-    results = {"machine": machine_description(), "cases": []}
     for act, kind, count, words in plan:
         results["cases"].append(measure(act, kind, count, words, options.work))
         print(json.dumps(results["cases"][-1]), flush=True)
     if options.output is not None:
-        options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        options.output.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
+        write_results(options.output, results, markdown(results))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from hf_xmtc.data.formats.conversion import record_batches
 from hf_xmtc.data.formats.corpus import ReadSettings
+from hf_xmtc.data.formats.parquet_files import record_batches
 from hf_xmtc.data.formats.registry import find_format
 from mutate_data_files import MUTATIONS
 from small_formats import FILES, write_files
@@ -27,7 +27,7 @@ def outcome_of(folder: Path, name: str) -> str:
     try:
         kind, files = find_format(folder, name)
         for documents in kind.read(files, ReadSettings()).splits.values():
-            for batch in record_batches(documents.rows(), documents.schema):
+            for batch, _ in record_batches(documents.rows(), documents.schema):
                 batch.validate(full=True)
     except (ValueError, FileNotFoundError) as error:
         return "refused" if str(folder) in str(error) else f"{error!r} names no file"

@@ -8,6 +8,7 @@ import pytest
 from transformers import AutoTokenizer, pipeline
 
 from hf_xmtc import TReaderXMLForXMTC, cli
+from hf_xmtc.commands.extend_options import option_parser, output_folder
 from hf_xmtc.commands.stored_predictions import read_label_counts
 from hf_xmtc.hub.verify import check_model_folder
 from small_corpus import WORDS, make_documents, write_corpus, write_split
@@ -41,7 +42,7 @@ def test_documents_and_labels_are_added_in_a_new_folder(folder, tmp_path, capsys
     pq.write_table(pa.table({"label": ["x9"], "name": ["Drill music"], "description": ["choir"]}), data / "labels.parquet")
     extend("--model", folder, "--dataset", data, "--output_dir", tmp_path / "more")
     said = capsys.readouterr().out
-    assert "1 documents are new, 1 that were there have further labels; 4 were there already. 1 labels are new." in said
+    assert "1 document is new, 1 that was there has further labels; 4 were there already. 1 label is new: 'x9'." in said
     assert "now has 25 documents and 7 labels" in said and f"hf-xmtc predict --model {tmp_path / 'more'}" in said
     assert sorted(folder.rglob("*")) == before and not list(tmp_path.glob(".*"))
 
@@ -49,7 +50,7 @@ def test_documents_and_labels_are_added_in_a_new_folder(folder, tmp_path, capsys
     counts, num_documents = read_label_counts(tmp_path / "more")
     assert counts[6] == 2 and num_documents == 25
     card = (tmp_path / "more" / "README.md").read_text()
-    assert "1 documents and 1 labels of new were added" in card and "This model has not been evaluated." in card
+    assert "1 document and 1 label of new were added" in card and "This model has not been evaluated." in card
     recipe = json.loads((tmp_path / "more" / "recipe.json").read_text())
     addition = {"source": "new", "labels": 1, "documents": 1, "relabelled_documents": 1}
     assert recipe["extended_with"] == [addition] and recipe["model_family"] == "neighbors"
@@ -59,20 +60,26 @@ def test_documents_and_labels_are_added_in_a_new_folder(folder, tmp_path, capsys
 
     monkeypatch.setattr("hf_xmtc.commands.extend.check_reopens", lambda *args, **settings: 0.0)
     extend("--model", tmp_path / "more", "--dataset", data)
-    assert "0 documents are new; 6 were there already. 0 labels are new." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert (
+        "0 documents are new; 6 were there already. 0 labels are new." in said
+        and "not in the model's vocabulary" not in said
+    )
     assert len(json.loads((tmp_path / "more-extended" / "recipe.json").read_text())["extended_with"]) == 2
 
     (tmp_path / "more.csv").write_text("text,labels\nsong hammer valley,x9|x10\nunlabelled,\n", encoding="utf-8")
     separated = ("--dataset", tmp_path / "more.csv", "--label_separator", "|", "--output_dir", tmp_path / "csv")
     extend("--model", tmp_path / "more", *separated, "--drop_unlabeled")
-    assert "1 documents are new. 1 labels are new." in capsys.readouterr().out
+    assert "1 document is new. 1 label is new: 'x10'." in capsys.readouterr().out
 
 
 def test_labels_are_added_by_their_names_alone(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("hf_xmtc.commands.extend.check_reopens", lambda *args, **settings: 0.0)
     (tmp_path / "labels.json").write_text(json.dumps(["tool", {"label": "x1", "name": "green bread"}]))
     extend("--model", folder, "--label_file", tmp_path / "labels.json", "--output_dir", tmp_path / "more")
-    assert "0 documents are new. 1 labels are new. The model now has 24 documents and 7 labels" in capsys.readouterr().out
+    assert (
+        "0 documents are new. 1 label is new: 'x1'. The model now has 24 documents and 7 labels" in capsys.readouterr().out
+    )
     tagger = pipeline("text-classification", model=str(tmp_path / "more"), trust_remote_code=True, top_k=None)
     scores = {answer["label"]: answer["score"] for answer in tagger("green bread")}
     assert scores["x1"] > 0.15 and len(scores) == len(WORDS) + 1
@@ -104,13 +111,45 @@ def test_teacher_knowledge_grows_and_its_new_labels_have_no_scores_yet(train, tm
     write_split(data, "validation", [("hammer coast", ["x9"])])
     extend("--model", tmp_path / "tags", "--dataset", data)  # opened without the package at the end
     said = capsys.readouterr().out
-    assert "1 documents are new; 1 were there already. 1 labels are new. They have no scores until" in said
-    assert "On 1 validation documents before and after" in said and "new labels 0.00, then 0.00" in said
+    assert "1 document is new; 1 was there already. 1 label is new: 'x9'. They have no scores until" in said
+    assert "On 1 validation document before and after" in said and "new labels 0.00, then 0.00" in said
     check_model_folder(tmp_path / "tags-extended").raise_for_problems()
     model = TReaderXMLForXMTC.from_pretrained(tmp_path / "tags-extended")
     tokens = AutoTokenizer.from_pretrained(tmp_path / "tags-extended")("hammer coast", return_tensors="pt")["input_ids"]
     assert model.config.num_documents == 25 and 6 in model.teacher_of(tokens).node_ids[0].tolist()
     assert read_label_counts(tmp_path / "tags-extended")[0][6] == 1
+
+
+def test_what_the_model_cannot_know_or_find_is_said(folder, tmp_path, capsys, unchecked):
+    data = tmp_path / "new"
+    rows = [("qoph zayin", ["lamed"]), ("song qoph", ["Food", "Tool"]), ("song drum cat river", ["music ", "red bread"])]
+    write_split(data, "train", [*rows, ("zayin", ["lamed"])])
+    extend("--model", folder, "--dataset", data, "--output_dir", tmp_path / "more")
+    said, logged = capsys.readouterr()
+    assert "2 documents are new; 2 without any known word are left out. 5 labels are new: " in said
+    assert (
+        "44.4 % of the words of the documents and 66.7 % of the words of the new labels' names are not in the model's"
+        in said
+    )
+    assert "or with a --backbone, whose word pieces know every word" in said
+    assert "3 new labels differ from one of the model's only by case" in said and "'Food' beside 'food'" in said
+    assert "1 new label still cannot be found, such as 'lamed': the model knows no word of their texts." in said
+    assert read_label_counts(tmp_path / "more")[1] == 26
+
+    labels = tmp_path / "labels.json"
+    labels.write_text(json.dumps([f"n{number}" for number in range(7)]))
+    extend("--model", folder, "--label_file", labels, "--output_dir", tmp_path / "named")
+    assert "7 labels are new: 'n0', 'n1', 'n2', 'n3', 'n4' and 2 more." in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="There is no label file '.*missing.json'. Give a labels.parquet or labels.json"):
+        extend("--model", folder, "--label_file", tmp_path / "missing.json", "--output_dir", tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [("tags", "tags-extended"), ("tags-extended", "tags-extended-2"), ("you/tags-extended-9", "tags-extended-10")],
+)
+def test_the_new_folder_is_named_after_the_model(model, expected):
+    assert str(output_folder(option_parser().parse_args(["--model", model]))) == expected
 
 
 def test_an_interruption_leaves_no_folder(folder, tmp_path, monkeypatch):
@@ -131,9 +170,45 @@ def test_families_that_cannot_grow_are_refused(tiny_model_folder, tmp_path):
     ):
         extend("--model", tiny_model_folder, "--dataset", "demo", "--output_dir", tmp_path / "more")
     small_ensemble({"a": tiny_model_folder, "b": tiny_model_folder}).save_pretrained(tmp_path / "both")
-    with pytest.raises(SystemExit, match="family ensemble, which takes no .*Extend its parts, and combine them anew"):
+    with pytest.raises(
+        SystemExit,
+        match="family ensemble, which takes no .*Extend its parts .* and combine them anew by hf-xmtc ensemble --method consensus",
+    ):
         extend("--model", tmp_path / "both", "--dataset", "demo", "--output_dir", tmp_path / "more")
     assert not (tmp_path / "more").exists()
+
+
+def test_extended_parts_are_combined_without_predictions(folder, tmp_path, capsys, caplog, monkeypatch, unchecked):
+    for module in ("extend", "ensemble"):
+        monkeypatch.setattr(f"hf_xmtc.commands.{module}.check_reopens", lambda *args, **settings: 0.0)
+    write_split(tmp_path / "new", "train", [("song hammer coast", ["x9"])])
+    write_split(tmp_path / "more", "train", [("song hammer coast", ["tool"])])
+    parts = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
+    for part, data in zip(parts, ("new", "new", "more"), strict=True):
+        extend("--model", folder, "--dataset", tmp_path / data, "--output_dir", part)
+
+    def combine(first, second, method, name) -> str:
+        cli.main(["ensemble", str(first), str(second), "--method", method, "--output_dir", str(tmp_path / name)])
+        return capsys.readouterr().out
+
+    with pytest.raises(
+        SystemExit, match="to tune on. hf-xmtc extend leaves predictions .* out of .*a, .*b. Choose --method consensus"
+    ):
+        combine(parts[0], parts[1], "tuned", "tuned")
+    assert "Not measured: the parts have no predictions of the same documents.\nThe ensemble" in combine(
+        parts[0], parts[1], "consensus", "both"
+    )
+    check_model_folder(tmp_path / "both").raise_for_problems()
+    assert "This model has not been evaluated." in (tmp_path / "both" / "README.md").read_text()
+    tagger = pipeline("text-classification", model=str(tmp_path / "both"), trust_remote_code=True)
+    assert tagger("song hammer coast")[0]["label"] == "x9"
+    # One part as it was trained, one extended by documents alone.
+    with pytest.raises(SystemExit, match="validation.parquet is missing, but other parts .* hf-xmtc extend leaves"):
+        combine(folder, parts[2], "tuned", "tuned")
+    assert "Not measured" in combine(folder, parts[2], "mean_score", "mixed")
+    assert (
+        "test.parquet is missing, but other parts have predictions of test, so the ensemble is not measured" in caplog.text
+    )
 
 
 def test_nothing_to_add_is_refused(capsys):

@@ -111,7 +111,7 @@ def test_predict_texts_takes_whatever_holds_texts(tiny_model_folder):  # AC-37
     column = datasets.Dataset.from_dict({"text": TEXTS})["text"]
     for texts in (tuple(TEXTS), np.array(TEXTS), pd.Series(TEXTS), column, iter(TEXTS)):
         assert predict_texts(model, tokenizer, texts)[0].tolist() == expected
-    with pytest.raises(TypeError, match="A text must be a string, got str: 'sound'. Pass a list"):
+    with pytest.raises(TypeError, match="the one string 'sound'. Pass a list"):
         predict_texts(model, tokenizer, "sound")
 
 

@@ -57,7 +57,9 @@ def test_damage_and_repeated_columns_name_the_file(tmp_path):
     damage(path)
     with pytest.raises(ValueError, match=f"Label file labels.parquet: {path} is not readable parquet"):
         read_label_file(path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(
+        FileNotFoundError, match="There is no label file '.*elsewhere/labels.parquet'. Give a labels.parquet or"
+    ):
         read_label_file(tmp_path / "elsewhere" / "labels.parquet")
 
 

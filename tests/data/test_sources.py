@@ -56,6 +56,20 @@ def test_a_misspelt_folder_is_not_looked_for_on_the_hub(load, monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: pytest.fail("asked the Hub for a name without its user"))
     with pytest.raises(FileNotFoundError, match="There is no folder or file 'mydta'.*'user/name'"):
         load("mydta")
+    with pytest.raises(
+        FileNotFoundError, match=r"There is no folder or file 'my/data.csv'; label_separator='\|' .* not looked for on"
+    ):
+        load("my/data.csv", label_separator="|")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("a.csv", "a.csv is empty, without even"), ("a.tsv", "a.tsv is empty"), ("a.txt", "a.txt is empty, so its")],
+)
+def test_a_file_of_no_bytes_is_called_empty(tmp_path, load, name, message):
+    (tmp_path / name).touch()
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        load(tmp_path / name)
 
 
 def test_a_single_parquet_file_is_training_data(write_folder, load):

@@ -285,10 +285,21 @@ def test_the_card_offers_explanations_where_there_are_some(facts, family, label_
     assert ("tagger.explain(" in text) == explains
 
 
-@pytest.mark.parametrize(("weight", "known"), [(0.0, "Only labels seen in training"), (0.1, "are found by their names")])
+@pytest.mark.parametrize(
+    ("weight", "known"), [(0.0, "Only labels that have a training document"), (0.1, "are found by their names")]
+)
 def test_the_card_says_how_neighbors_find_labels_without_documents(facts, weight, known):
     label_info = {**facts["label_info"], "label_text_weight": weight}
-    assert known in build_model_card(**{**facts, "model_family": "neighbors", "label_info": label_info}).text
+    text = build_model_card(**{**facts, "model_family": "neighbors", "label_info": label_info}).text
+    assert known in text and "`hf-xmtc extend` adds labels and documents" in text and "label set is fixed" not in text
+
+
+def test_the_card_says_that_labels_added_to_treaderxml_have_no_scores_yet(facts):
+    text = build_model_card(**{**facts, "model_family": "treaderxml"}).text
+    assert "that the model was trained with can be predicted; labels that `hf-xmtc extend` adds count in teachers" in text
+    recipe = {"config_overrides": {"use_teacher": False}}
+    text = build_model_card(**{**facts, "model_family": "treaderxml", "recipe": recipe}).text
+    assert "Only labels seen in training can be predicted; the label set is fixed" in text
 
 
 @pytest.mark.parametrize("parts", [("bonsai", "neighbors"), ("bonsai", "bertxml")])
@@ -296,6 +307,7 @@ def test_the_card_of_an_ensemble_warns_of_stored_documents(facts, parts):
     recipe = {"parts": {name: {"model_type": name} for name in parts}}
     text = build_model_card(**{**facts, "model_family": "ensemble", "recipe": recipe}).text
     assert ("holds its training documents" in text) == ("neighbors" in parts)
+    assert "Only labels that a part predicts can be predicted" in text
 
 
 @pytest.mark.parametrize(

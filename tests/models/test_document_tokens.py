@@ -208,9 +208,11 @@ def test_lone_surrogates_are_read_as_the_replacement_character_and_counted(warni
 
 def test_texts_come_as_whatever_holds_texts_but_not_as_a_table_or_a_single_text():  # AC-37
     assert list_texts(("a", "b")) == list_texts(letter for letter in "ab") == ["a", "b"]
-    for wrong in ("ab", b"ab", {"text": ["a"]}, None, 5):
+    for wrong in (b"ab", {"text": ["a"]}, None, 5):
         with pytest.raises(TypeError, match=f"A text must be a string, got {type(wrong).__name__}"):
             list_texts(wrong)
+    with pytest.raises(TypeError, match=r"the one string 'ab'. Pass a list: \['ab'\]"):
+        list_texts("ab")
     with pytest.raises(TypeError, match="A text must be a string, got int: 5"):
         tokenize_documents(word_tokenizer(), ["a", 5])
 

@@ -43,6 +43,7 @@ def tagger(tmp_path, modules_cache) -> XMTCPipeline:
 
 def test_tokens_of_the_largest_weight_come_first():
     assert [token.token for token in explanation(0.1, -2.0, 0.7).best_tokens(2)] == ["text", "edit"]
+    assert [token.weight for token in explanation(0.0, -2.0, 0.7).best_tokens()] == [0.7, -2.0]  # an unknown word has none
 
 
 def test_html_holds_the_whole_text_escaped_and_colours_by_weight():

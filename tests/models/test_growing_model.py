@@ -80,7 +80,7 @@ def assert_same_arrays(model: TReaderXMLForXMTC, expected: dict[str, torch.Tenso
 def test_an_extended_model_is_the_one_that_holds_the_whole(build, tokenizer, retrieval):
     model, whole = build(retrieval), build(retrieval)
     documents = documents_of(tokenizer, 40)["input_ids"][:]
-    assert model.add_documents(TEXTS[30:], NAMES[30:], tokenizer) == (10, 0, 0)
+    assert model.add_documents(TEXTS[30:], NAMES[30:], tokenizer) == (10, 0, 0, 0)
     vectors = vectors_of_texts(whole.teacher, documents)
     names = [*LABELS.labels, "art", "life", "thing"]
     whole.teacher.store(vectors, Assignments.of(IDS, 7), whole.teacher.parents, digests_of(documents), names)
@@ -93,14 +93,24 @@ def test_an_extended_model_is_the_one_that_holds_the_whole(build, tokenizer, ret
 def test_documents_that_are_there_are_not_added_again(build, tokenizer, retrieval):
     model = build(retrieval)
     before = arrays_of(model)
-    assert model.add_documents(TEXTS[:30], NAMES[:30], tokenizer) == (0, 0, 30)
+    assert model.add_documents(TEXTS[:30], NAMES[:30], tokenizer) == (0, 0, 30, 0)
     assert_same_arrays(model, before)
-    assert model.add_documents(TEXTS[29:32] * 2, NAMES[29:32] * 2, tokenizer) == (2, 0, 4)
+    assert model.add_documents(TEXTS[29:32] * 2, NAMES[29:32] * 2, tokenizer) == (2, 0, 4, 0)
     assert model.config.num_documents == 32
     # One that is there gets the label that it lacks, and the label's parents.
-    assert model.add_documents([TEXTS[0]], [["tool"]], tokenizer) == (0, 1, 0)
+    assert model.add_documents([TEXTS[0]], [["tool"]], tokenizer) == (0, 1, 0, 0)
     nodes = teacher_of(model, tokenizer, TEXTS[0])
     assert nodes[LABELS.ids["tool"]] is False and {LABELS.ids["place"], 9} <= set(nodes)
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_texts_of_unknown_words_are_no_document_that_is_there(build, tokenizer, retrieval):
+    model, texts = build(retrieval), ["qoph zayin", "lamed", "cat qoph", "cat lamed"]
+    labels = [["tool"], ["music"], ["tool"], ["music"]]
+    assert model.add_documents(texts, labels, tokenizer) == (2, 0, 0, 2)
+    added = [model.stored_documents.assignments.label_ids[i].item() for i in (-2, -1)]
+    assert added == [LABELS.ids["tool"], LABELS.ids["music"]] and model.config.num_documents == 32
+    assert model.add_documents(texts, labels, tokenizer) == (0, 0, 2, 2)
 
 
 def test_new_documents_teach_at_once_and_other_scores_stay(build, tokenizer):
@@ -108,7 +118,7 @@ def test_new_documents_teach_at_once_and_other_scores_stay(build, tokenizer):
     assert teacher_of(model, tokenizer, texts[0]) == {-100: False}
     before, batch = logits_of(model, tokenizer, texts), tokenizer(texts, padding=True, return_tensors="pt")["input_ids"]
     nearest = model.teacher.neighbors(model.teacher.vectors_of(batch)).rows
-    assert model.add_documents(["trumpet"], [["empty", "music"]], tokenizer) == (1, 0, 0)
+    assert model.add_documents(["trumpet"], [["empty", "music"]], tokenizer) == (1, 0, 0, 0)
     assert teacher_of(model, tokenizer, texts[0]) == {6: False, 3: False, 7: True}  # the parent of music is art
     voters = model.teacher.neighbors(model.teacher.vectors_of(batch)).rows
     same = (nearest == voters).all(dim=1)
@@ -141,7 +151,7 @@ def test_a_new_label_teaches_at_once_and_is_silent_until_it_is_trained(build, to
     model.save_pretrained(tmp_path)
     opened = AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
     assert_same_arrays(opened, model.state_dict())
-    assert opened.add_documents(["violin trumpet", "trumpet"], [["n1"], ["12"]], tokenizer) == (1, 0, 1)
+    assert opened.add_documents(["violin trumpet", "trumpet"], [["n1"], ["12"]], tokenizer) == (1, 0, 1, 0)
 
 
 def test_parents_that_the_data_do_not_name_stay_and_new_labels_have_none(build, tokenizer):

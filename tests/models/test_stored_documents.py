@@ -27,6 +27,8 @@ def model(request, tokenizer) -> NeighborsForXMTC:
     settings = {"label_names": LABELS, "label_text_weight": 0.2, "num_neighbors": 5}
     if request.param == "words":
         built = NeighborsForXMTC(NeighborsConfig.for_tokenizer(tokenizer, **settings)).eval()
+        with torch.no_grad():
+            built.words.idf[tokenizer.all_special_ids] = 0  # as training has it
     else:
         encoder = next(family for family in FAMILIES if family.name == "neighbors-on-bert").build().config.backbone_config
         encoder.vocab_size = len(tokenizer)
@@ -60,7 +62,7 @@ def assert_same_arrays(model: NeighborsForXMTC, other: NeighborsForXMTC) -> None
 def test_an_extended_model_is_the_one_that_holds_the_whole(model, tokenizer):
     counts = model.add_documents(TEXTS[30:], NAMES[30:], tokenizer)
     distinct = len({tuple(ids) for ids in tokenizer(TEXTS)["input_ids"]})
-    assert len(set(TEXTS)) == distinct == 40 and counts == (10, 0, 0)
+    assert len(set(TEXTS)) == distinct == 40 and counts == (10, 0, 0, 0)
     extended, model = model, NeighborsForXMTC(model.config)
     model.load_state_dict(
         {**model.state_dict(), **{k: v for k, v in extended.state_dict().items() if "label_head" not in k}}
@@ -71,15 +73,20 @@ def test_an_extended_model_is_the_one_that_holds_the_whole(model, tokenizer):
 
 def test_documents_that_are_there_are_not_added_again(model, tokenizer):
     before = {name: array.clone() for name, array in model.state_dict().items()}
-    assert model.add_documents(TEXTS[:30], NAMES[:30], tokenizer) == (0, 0, 30)
+    assert model.add_documents(TEXTS[:30], NAMES[:30], tokenizer) == (0, 0, 30, 0)
     assert all(torch.equal(array, before[name]) for name, array in model.state_dict().items())
-    assert model.add_documents(TEXTS[29:32] * 2, NAMES[29:32] * 2, tokenizer) == (2, 0, 4)
-    assert model.add_documents(TEXTS[29:32], NAMES[29:32], tokenizer) == (0, 0, 3)
+    assert model.add_documents(TEXTS[29:32] * 2, NAMES[29:32] * 2, tokenizer) == (2, 0, 4, 0)
+    assert model.add_documents(TEXTS[29:32], NAMES[29:32], tokenizer) == (0, 0, 3, 0)
     assert model.config.num_documents == 32
 
 
 def test_a_text_that_is_there_gets_the_labels_that_it_lacks(model, tokenizer):
-    assert model.add_documents([TEXTS[3], TEXTS[3], TEXTS[4]], [["empty"], [6, *NAMES[3]], NAMES[4]], tokenizer) == (0, 1, 2)
+    assert model.add_documents([TEXTS[3], TEXTS[3], TEXTS[4]], [["empty"], [6, *NAMES[3]], NAMES[4]], tokenizer) == (
+        0,
+        1,
+        2,
+        0,
+    )
     assert model.config.num_documents == 30
     start, stop = model.label_head.label_offsets[3:5].tolist()
     assert {LABELS[i] for i in model.label_head.label_ids[start:stop].tolist()} == {*NAMES[3], "empty"}
@@ -90,7 +97,7 @@ def test_new_documents_help_at_once_and_other_scores_stay(model, tokenizer):
     texts = ["violin trumpet", *TEXTS[:8]]
     before = scores_of(model, tokenizer, texts)
     nearest = model.neighbors_of(**tokenizer(texts, padding=True, return_tensors="pt", return_token_type_ids=False)).rows
-    assert model.add_documents(["violin trumpet"], [["empty"]], tokenizer) == (1, 0, 0)
+    assert model.add_documents(["violin trumpet"], [["empty"]], tokenizer) == (1, 0, 0, 0)
     after = scores_of(model, tokenizer, texts)
     assert after[0, 6] > before[0, 6] + 0.1
     voters = model.neighbors_of(**tokenizer(texts, padding=True, return_tensors="pt", return_token_type_ids=False)).rows
@@ -126,7 +133,63 @@ def test_a_new_label_is_found_by_its_text_at_once(model, tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     opened = AutoModel.from_pretrained(tmp_path, trust_remote_code=True)
     assert_same_arrays(opened, model)
-    assert opened.add_documents([text, "the"], [[8], [0]], AutoTokenizer.from_pretrained(tmp_path)) == (1, 0, 1)
+    assert opened.add_documents([text, "the"], [[8], [0]], AutoTokenizer.from_pretrained(tmp_path)) == (1, 0, 1, 0)
+
+
+def test_texts_that_differ_by_unknown_words_are_different_documents(model, tokenizer):
+    texts, labels = ["cat qoph", "cat zayin", "cat zayin"], [["music"], ["tool"], ["tool", "empty"]]
+    assert model.add_documents(texts, labels, tokenizer) == (3, 0, 0, 0)
+    assert model.label_head.digests[30:].unique().numel() == 1  # what the model is given of them is the same
+    added = [label for _, label in rows_of(model.stored_documents)[30:]]
+    assert [{LABELS[label] for label in row} for row in added] == [set(row) for row in labels]
+    # Those of the same tokens and the same labels are there; a text without unknown words is one whatever its labels are.
+    assert model.add_documents(texts, labels, tokenizer) == (0, 0, 3, 0)
+    assert model.add_documents(["cat cat cat", "cat cat cat"], [["music"], ["tool"]], tokenizer) == (1, 0, 1, 0)
+    assert rows_of(model.stored_documents)[33][1] == {LABELS.index("music"), LABELS.index("tool")}
+
+
+def test_texts_without_a_known_word_are_left_out_and_counted(model, tokenizer, caplog):
+    texts = ["qoph zayin", "cat qoph", "lamed zayin", "", "cat"]
+    assert model.add_documents(texts, [["music"], ["tool"], ["empty"], [0], [0]], tokenizer) == (2, 0, 0, 3)
+    assert "3 of 5 documents are left out: the model knows none of their words" in caplog.text
+    assert [labels for _, labels in rows_of(model.stored_documents)[30:]] == [{LABELS.index("tool")}, {0}]
+    if hasattr(model, "words"):  # a word that is in too many documents to count finds nothing either
+        with torch.no_grad():
+            model.words.idf[tokenizer.convert_tokens_to_ids("dog")] = 0
+        assert model.add_documents(["dog", "dog horse"], [[0], [0]], tokenizer) == (1, 0, 0, 1)
+
+
+def test_labels_that_nothing_can_find_are_reported(model, tokenizer, caplog):
+    assert model.add_labels(["orchestra", "qoph"], tokenizer) == 2
+    if hasattr(model, "words"):
+        assert model.labels_never_found() == [6, 8] and model.labels_never_found(7) == [8]  # "empty" is no known word either
+        assert "1 of 2 new labels cannot be found: the model knows no word of their texts" in caplog.text
+    else:  # whose tokens are those of unknown words here, but an encoder reads them
+        assert model.labels_never_found() == [] and not caplog.records
+    caplog.clear()
+    model.config.label_text_weight = model.config.label_centroid_weight = 0.0
+    assert model.add_labels(["symphonies"], tokenizer) == 1
+    assert model.labels_never_found() == [6, 7, 8, 9]
+    assert "1 of 1 new labels cannot be found: with label_text_weight=0 labels have no effect by their texts" in caplog.text
+    model.add_documents(["cat"], [["symphonies", "qoph"]], tokenizer)
+    assert model.labels_never_found(7) == [7]
+
+
+def test_a_string_in_place_of_a_list_and_no_tokenizer_are_refused(model, tokenizer):
+    with pytest.raises(TypeError, match=r"the one string 'fishing'. Pass a list: \['fishing'\]"):
+        model.add_labels("fishing", tokenizer)
+    with pytest.raises(TypeError, match=r"the one string 'a cat'. Pass a list: \['a cat'\]"):
+        model.add_documents("a cat", [["tool"]], tokenizer)
+    with pytest.raises(ValueError, match="labels of a document are 0, but must be a list"):
+        model.add_documents(["a cat"], [0], tokenizer)
+    for wrong in (None, ["about boats"]):
+        for add in (lambda t: model.add_labels(["new"], t), lambda t: model.add_documents(["cat"], [[0]], t)):
+            with pytest.raises(TypeError, match=f"The tokenizer is of type {type(wrong).__name__}.*AutoTokenizer"):
+                add(wrong)
+    for wrong in ("about boats", ["boats", "tools"]):
+        with pytest.raises(ValueError, match=r"descriptions .* for 1 label"):
+            model.add_labels(["new"], tokenizer, wrong)
+    assert model.config.num_labels == 7
 
 
 def test_what_cannot_be_added_is_refused(model, tokenizer):
@@ -136,7 +199,7 @@ def test_what_cannot_be_added_is_refused(model, tokenizer):
         model.add_documents(["cat"], [[7]], tokenizer)
     with pytest.raises(ValueError, match="There are 2 texts but labels of 1"):
         model.add_documents(["cat", "dog"], [[0]], tokenizer)
-    assert model.add_documents([], [], tokenizer) == (0, 0, 0) and model.add_labels([], tokenizer) == 0
+    assert model.add_documents([], [], tokenizer) == (0, 0, 0, 0) and model.add_labels([], tokenizer) == 0
 
 
 def test_a_model_of_an_older_version_opens_and_refuses_documents_alone(model, tokenizer, tmp_path):
@@ -176,7 +239,7 @@ def test_a_union_is_that_of_a_plain_loop():
             has |= labels
         union, added, counts = stored.union(others, 4)
         assert rows_of(union) == rows and added.tolist() == new
-        assert counts == (len(new), len(relabelled), 15 - len(new) - len(relabelled))
+        assert counts == (len(new), len(relabelled), 15 - len(new) - len(relabelled), 0)
 
 
 def rows_of(documents: StoredDocuments) -> list[tuple[int, set[int]]]:

@@ -41,6 +41,15 @@ def test_the_vote_is_chosen_on_validation_where_it_is_not_given():
     assert 12 in model(torch.tensor([[15, 2]]), top_k=2).top_labels
 
 
+def test_label_texts_count_where_validation_does_not_tell(monkeypatch):
+    # Each document has the word of its label, and so have its neighbours.
+    validation = Dataset.from_list([{"input_ids": [2 + label], "labels": [label]} for label in range(6)])
+    model = stored(label_text_weight=0.0, num_neighbors=3)
+    assert choose_vote(model, validation, ["label_text_weight"]) == {"label_text_weight": 0.05}
+    monkeypatch.setattr("hf_xmtc.training.neighbors._ndcg_by_setting", lambda *_: [0.6, *[0.5] * 6])
+    assert choose_vote(model, validation, ["label_text_weight"]) == {"label_text_weight": 0.0}
+
+
 def test_an_encoder_reads_batches_of_equal_lengths_in_the_order_of_the_documents():
     from models.families import FAMILIES
 

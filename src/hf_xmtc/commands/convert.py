@@ -13,8 +13,8 @@ from hf_xmtc.data.build_folder import build_folder
 from hf_xmtc.data.data_card import CardFacts, read_data_card
 from hf_xmtc.data.formats.conversion import write_corpus, write_labels
 from hf_xmtc.data.formats.corpus import LABEL_STRINGS, Corpus, ReadSettings
-from hf_xmtc.data.formats.registry import FORMATS, find_format
-from hf_xmtc.data.formats.unlabeled import dropped_sentence, without_unlabeled
+from hf_xmtc.data.formats.registry import FORMATS, CorpusFiles, find_format
+from hf_xmtc.data.formats.unlabeled import dropped_sentence
 from hf_xmtc.data.label_file import LabelFile, read_label_file
 
 from .convert_options import option_parser
@@ -45,6 +45,7 @@ def convert(options: argparse.Namespace) -> str:
         A sentence on what was written.
 
     Raises:
+        ChildProcessError: If one of several processes was killed.
         FileExistsError: If the output folder exists.
         FileNotFoundError: If there is no such data, or its format is not recognised.
         ValueError: If the data or the settings cannot be used.
@@ -71,16 +72,18 @@ def convert(options: argparse.Namespace) -> str:
         "group_column",
     )
     reading = ReadSettings(**{name: getattr(options, name) for name in names}, require_labels=False)
-    corpus = kind.read(files, reading)
+    source = CorpusFiles(kind.name, files, reading, options.drop_unlabeled)
+    corpus = source.read()
     if options.label_file:
         corpus = replace(corpus, labels=read_label_file(options.label_file))
-    corpus, num_dropped = without_unlabeled(corpus) if options.drop_unlabeled else (corpus, None)
     with build_folder(folder) as unfinished:
-        counts = write_corpus(corpus, unfinished, f"{path.name} ({kind.name})")
+        written = write_corpus(corpus, unfinished, source, path.name, options.num_proc)
         num_labels = _complete_labels(corpus, unfinished)
         readme = (path if path.is_dir() else path.parent) / "README.md"
         facts = read_data_card(readme) if readme.is_file() else CardFacts()
-        dropped = "" if num_dropped is None else f" {dropped_sentence(num_dropped)}"
+        counts = {split: of.num_documents for split, of in written.items()}
+        num_dropped = {split: of.num_dropped for split, of in written.items()}
+        dropped = f" {dropped_sentence(num_dropped)}" if options.drop_unlabeled else ""
         card = _data_card(path.resolve().name, kind.name, counts, num_labels, corpus, facts, dropped)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
     documents = ", ".join(f"{count:,} in {split}" for split, count in counts.items())

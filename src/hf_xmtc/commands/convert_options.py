@@ -33,6 +33,13 @@ def option_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also write the bags of words of xmc-sparse, as feature_ids and feature_values",
     )
+    parser.add_argument(
+        "--num_proc",
+        type=int,
+        metavar="N",
+        help="processes that read files of 0.5 GB and more; they share a file of csv, tsv, jsonl, libmultilabel, fasttext or annif "
+        "that is not compressed (default: 1)",
+    )
     return parser
 
 

@@ -103,7 +103,7 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
         check_readable(str(folder))
     names, part_names = _common_labels(folders), _part_names(folders)
     ids = dict(names.ids)
-    splits = {split: _predictions(folders, split, ids) for split in SPLITS}
+    splits = {split: _predictions(folders, split, ids, method) for split in SPLITS}
     splits = {split: parts for split, parts in splits.items() if parts}
     stored = [part for parts in splits.values() for part in parts]
     # A part over a label tree has fewer labels than it was asked for; one that was asked for fewer would answer more than were measured.
@@ -113,8 +113,8 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
         part.top_labels, part.top_scores = part.top_labels[:, :depth], part.top_scores[:, :depth]
     if method == "tuned" and "validation" not in splits:
         raise FileNotFoundError(
-            f"{folders[0]} and {folders[1]} have no predictions/validation.parquet in common to tune on. Train with a validation split, or "
-            "choose --method consensus."
+            f"{folders[0]} and {folders[1]} have no predictions/validation.parquet in common to tune on. "
+            f"{_remedy(folders, 'Train with a validation split')}"
         )
     recipe, counted = read_recipe(folders[0]), read_label_counts(folders[0])
     if counted is None:
@@ -136,8 +136,9 @@ def ensemble_folders(folders: Sequence[str | Path], output_dir: str | Path, meth
     (output / "README.md").write_text(str(card), encoding="utf-8")
     _check_reopens(model, output, names, len(folders))
     write_json(output / METRICS_FILE, metrics)  # last, because it marks the folder as finished
+    measured = comparison_summary(metrics) or "Not measured: the parts have no predictions of the same documents."
     return (
-        f"{comparison_summary(metrics)}\n{weight_summary(part_names, chosen)}"
+        f"{measured}\n{weight_summary(part_names, chosen)}"
         f"The ensemble of {', '.join(part_names)} is in {output}. {next_steps(output)}"
     )
 
@@ -242,25 +243,37 @@ def _common_labels(folders: Sequence[Path]) -> LabelNames:
     return names[0]
 
 
-def _predictions(folders: Sequence[Path], split: str, ids: dict[str, int]) -> list[StoredPredictions] | None:
-    """Of each part; None where no part has the split.
+def _predictions(folders: Sequence[Path], split: str, ids: dict[str, int], method: str) -> list[StoredPredictions] | None:
+    """Of each part; None where no part has the split, or some lack it and nothing is tuned.
 
     Raises:
-        FileNotFoundError: If some have it and others not.
+        FileNotFoundError: If some have it and others not, and weights are tuned.
         ValueError: If they are of different documents.
     """
     paths = [folder / "predictions" / f"{split}.parquet" for folder in folders]
-    missing = [str(path) for path in paths if not path.is_file()]
+    missing = [path for path in paths if not path.is_file()]
     if len(missing) == len(paths):
         return None
     if missing:
-        raise FileNotFoundError(
-            f"{', '.join(missing)} is missing, but other parts have predictions of {split}. Were they trained on the same data? Train again "
-            "what lacks it."
-        )
+        lacking = f"{', '.join(map(str, missing))} {'is' if len(missing) == 1 else 'are'} missing, but other parts have predictions of {split}"
+        if method != "tuned":
+            logger.warning(f"{lacking}, so the ensemble is not measured on {split}.")
+            return None
+        raise FileNotFoundError(f"{lacking}. {_remedy(folders, 'Train again on the same data what lacks it')}")
     parts = [StoredPredictions.read(path, ids) for path in paths]
     check_same_documents(parts)
     return parts
+
+
+def _remedy(folders: Sequence[Path], otherwise: str) -> str:
+    """How to combine parts without predictions."""
+    extended = [str(folder) for folder in folders if read_recipe(folder).get("extended_with")]
+    cause = (
+        f"hf-xmtc extend leaves predictions of the model before out of {', '.join(extended)}. Choose"
+        if extended
+        else otherwise + ", or choose"
+    )
+    return f"{cause} --method consensus, mean_score or mean_rank, which need no predictions."
 
 
 def _known_gold(gold: np.ndarray, num_labels: int | None) -> np.ndarray:
@@ -321,6 +334,7 @@ def _save(
             if (folder / file).is_file():
                 shutil.copy(folder / file, output / PARTS_FOLDER / name / file)
     if (folders[0] / LABEL_COUNTS).is_file():
+        (output / LABEL_COUNTS).parent.mkdir(exist_ok=True)
         shutil.copy(folders[0] / LABEL_COUNTS, output / LABEL_COUNTS)
     settings = {"method": method, **(tuning if method == "tuned" else {}), "depth": model.config.depth}
     settings["parts"] = model.config.parts

@@ -20,7 +20,8 @@ from hf_xmtc.models.stored_documents import AddedDocuments
 
 from .export_check import check_reopens
 from .extend_options import check_options, option_parser, output_folder
-from .extension_report import ExtensionReport, describe
+from .extension_report import ExtensionReport, counted, describe
+from .extension_summary import summarize
 from .families import FAMILIES
 from .format_options import format_arguments
 from .json_files import write_json
@@ -83,19 +84,15 @@ def extend(options: argparse.Namespace) -> str:
         report.rank(model, tokenizer)
         measured = report.metrics(model.config.label_names, num_known)
     addition = {"source": source, "labels": num_new, "documents": counts.new, "relabelled_documents": counts.relabelled}
+    summary = summarize(model, tokenizer, counts, num_known, texts)
     texts = texts[:5] or [model.config.label_names.name_of(label) for label in range(num_known, model.config.num_labels)][:5]
     with build_folder(output) as folder:
         _write(model, tokenizer, recipe, addition, measured, folder, output.name)
         top_labels, top_scores, _ = predict_texts(model, tokenizer, texts, top_k=5)
         names = [[model.config.label_names[label] for label in row] for row in top_labels]
         check_reopens(folder, texts, names, top_scores.tolist())
-    known = f"; {counts.known:,} were there already" if counts.known else ""
-    relabelled = f", {counts.relabelled:,} that were there have further labels" if counts.relabelled else ""
-    silent = " They have no scores until the model is trained further." if num_new and not model.scores_new_labels else ""
     return (
-        f"{counts.new:,} documents are new{relabelled}{known}. {num_new:,} labels are new.{silent} The model now has "
-        f"{model.config.num_documents:,} documents and {model.config.num_labels:,} labels.\n"
-        f"{describe(measured) + chr(10) if measured else ''}"
+        f"{summary}\n{describe(measured) + chr(10) if measured else ''}"
         f"Try it: hf-xmtc predict --model {output} --input texts.txt --output tags.jsonl"
     )
 
@@ -109,7 +106,10 @@ def _check_growth(model: str, revision: str | None) -> None:
         "Train it on the old and the new documents together; hf-xmtc train --model goes on with models trained by gradients."
     )
     if family == EnsembleConfig.model_type:
-        remedy = "Extend its parts, and combine them anew with hf-xmtc ensemble; all need the same labels."
+        remedy = (
+            "Extend its parts with the same data, and combine them anew by hf-xmtc ensemble --method consensus; parts of other families need "
+            "training on all documents."
+        )
     raise ValueError(
         f"{model} is of the family {family}, which takes no documents or labels without training, as {' and '.join(growing)} do. {remedy}"
     )
@@ -144,8 +144,8 @@ def _write(
     fixed = {"model_family": model.config.model_type, **recipe}
     write_json(folder / RECIPE_FILE, {**fixed, "extended_with": [*recipe.get("extended_with", []), addition]})
     limit = (
-        f"After training, {addition['documents']:,} documents and {addition['labels']:,} labels of {addition['source']} were added without "
-        f"training. {describe(measured) if measured else 'The model has not been evaluated since.'}"
+        f"After training, {counted(addition['documents'], 'document')} and {counted(addition['labels'], 'label')} of {addition['source']} were "
+        f"added without training. {describe(measured) if measured else 'The model has not been evaluated since.'}"
     )
     card = card_from_folder(folder, name, limits=[limit])
     (folder / "README.md").write_text(str(card), encoding="utf-8")

@@ -1,6 +1,7 @@
 """Options of `hf-xmtc extend`. Nothing heavy is imported, so that help and refusals come at once."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +22,9 @@ def option_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--model", required=True, metavar="DIR", help="model folder, or its id on the Hub")
     parser.add_argument("--revision", help="branch, tag or commit of a model on the Hub")
-    parser.add_argument("--output_dir", metavar="DIR", help="folder of the extended model, new (default: MODEL-extended)")
+    parser.add_argument(
+        "--output_dir", metavar="DIR", help="folder of the extended model, new (default: MODEL-extended; then -2, -3)"
+    )
     parser.add_argument(
         "--dataset",
         help="demo, a folder or file of any format, or a Hub data set id; the documents of its train split are added",
@@ -59,6 +62,13 @@ def check_options(argv: Sequence[str]) -> None:
 
 
 def output_folder(options: argparse.Namespace) -> Path:
-    """The folder of the extended model; without ``output_dir`` beside the model, or here for one of the Hub."""
+    """The folder of the extended model; without ``output_dir`` beside the model, or here for one of the Hub.
+
+    It is named after the model: ``tags-extended``, and after that ``tags-extended-2``.
+    """
+    if options.output_dir:
+        return Path(options.output_dir)
     place = Path(options.model) if Path(options.model).is_dir() else Path(Path(options.model).name)
-    return Path(options.output_dir or f"{place}-extended")
+    if extended := re.fullmatch(r"(.*-extended)(?:-(\d+))?", place.name):
+        return place.with_name(f"{extended[1]}-{int(extended[2] or 1) + 1}")
+    return Path(f"{place}-extended")

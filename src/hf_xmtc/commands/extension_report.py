@@ -12,7 +12,7 @@ from hf_xmtc.inference.text_prediction import predict_texts
 from hf_xmtc.metrics import ranking_report
 from hf_xmtc.models.label_names import LabelNames
 
-__all__ = ["ExtensionReport", "describe"]
+__all__ = ["ExtensionReport", "counted", "describe"]
 
 # Documents that are predicted: a fair sample where there are more.
 MAX_DOCUMENTS = 2_000
@@ -66,4 +66,10 @@ def describe(metrics: dict[str, Any]) -> str:
         f"{name.replace('_', ' ')} {100 * value:.2f}, then {100 * metrics['after'][name]:.2f}"
         for name, value in metrics["before"].items()
     )
-    return f"On {metrics['num_documents']:,} {metrics['split']} documents before and after: {'; '.join(changes)}."
+    documents = counted(metrics["num_documents"], f"{metrics['split']} document")
+    return f"On {documents} before and after: {'; '.join(changes)}."
+
+
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: 1 label, 2 labels."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -14,7 +14,7 @@ from hf_xmtc.models.label_names import LabelNames
 from .column_batches import damage_reported
 from .skos import SKOS_ENDINGS, read_skos
 
-__all__ = ["LABEL_FILES", "LabelFile", "file_digest", "read_label_file"]
+__all__ = ["LABEL_FILES", "LabelFile", "check_label_file", "file_digest", "read_label_file"]
 
 # Names under which a data set may bring its label file, the first found wins.
 LABEL_FILES = ("labels.parquet", "labels.json")
@@ -64,9 +64,11 @@ def read_label_file(path: str | os.PathLike) -> LabelFile:
             JSON list of strings or ``{"label", "name", "parents"}`` entries; or a SKOS vocabulary (``.ttl``, ``.rdf``, ``.nt``).
 
     Raises:
+        FileNotFoundError: If there is no such file.
         ValueError: If a label occurs twice or is empty, or the file is damaged or has neither form.
     """
     path = Path(path)
+    check_label_file(path)
     if path.suffix in SKOS_ENDINGS:
         return LabelFile(*read_skos(path))
     if path.suffix not in (".parquet", ".json"):
@@ -86,6 +88,16 @@ def read_label_file(path: str | os.PathLike) -> LabelFile:
             f"Label file {path.name}: entry {empty} (counted from 0) is the empty label. Name it, or remove it."
         )
     return labels
+
+
+def check_label_file(path: str | os.PathLike) -> None:
+    """Refuse a label file that is not there.
+
+    Raises:
+        FileNotFoundError: With its path.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no label file {os.fspath(path)!r}. Give a labels.parquet or labels.json.")
 
 
 def file_digest(path: Path) -> str:

@@ -20,7 +20,7 @@ from .duplicates import duplicate_warning
 from .encoding import encode_source
 from .formats.corpus import ReadSettings
 from .formats.unlabeled import dropped_sentence
-from .label_file import LabelFile, file_digest, read_label_file
+from .label_file import LabelFile, check_label_file, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .label_spellings import spelling_warning
 from .loader_settings import LoaderSettings
@@ -57,6 +57,7 @@ def load_xmtc_dataset(
     config_name: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     revision: str | None = None,
+    num_proc: int | None = None,
 ) -> "datasets.DatasetDict":
     """Load a data set as texts and label ids.
 
@@ -99,6 +100,8 @@ def load_xmtc_dataset(
         config_name: Configuration of a Hub data set that has several.
         cache_dir: Folder for the encoded data, by default the cache of `datasets`.
         revision: Branch, tag or commit of a Hub data set.
+        num_proc: Processes that convert large files of other formats than parquet; None for this one alone. The data are the same. A script
+            needs ``if __name__ == "__main__":`` around the call.
 
     Returns:
         The splits that exist, among ``train``, ``validation`` and ``test``. Splits without labels (``for_training=False``)
@@ -106,6 +109,7 @@ def load_xmtc_dataset(
 
     Raises:
         FileNotFoundError: If there is no such data set or label file.
+        ChildProcessError: If one of several processes was killed.
         ConnectionError: If a Hub data set is asked for and the Hub cannot be reached.
         ValueError: If the data is empty or damaged, a column is missing or of an unsupported type, or names and label ids disagree.
     """
@@ -133,7 +137,13 @@ def load_xmtc_dataset(
         require_labels=for_training,
     )
     source = read_source(
-        name_or_path, format=format, reading=reading, config_name=config_name, revision=revision, cache_dir=cache_dir
+        name_or_path,
+        format=format,
+        reading=reading,
+        config_name=config_name,
+        revision=revision,
+        cache_dir=cache_dir,
+        num_proc=num_proc,
     )
     if source.converted:
         settings = replace(settings, text_column="text", label_column="labels", label_format="ids")
@@ -161,8 +171,8 @@ def load_xmtc_dataset(
 
 def _choose_label_file(source: Source, path: str | os.PathLike | None, given_names: LabelFile | None) -> Path | None:
     if given_names is None:
-        if path is not None and not Path(path).is_file():
-            raise FileNotFoundError(f"There is no label file {os.fspath(path)!r}. Give a labels.parquet or labels.json.")
+        if path is not None:
+            check_label_file(path)
         return Path(path) if path is not None else source.label_file
     if path is not None:
         raise ValueError(

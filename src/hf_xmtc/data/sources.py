@@ -26,7 +26,7 @@ from .column_batches import damage_reported
 from .data_card import CardFacts, read_data_card
 from .formats.conversion import write_corpus
 from .formats.corpus import Corpus, Format, ReadSettings
-from .formats.registry import FORMATS, ambiguous_formats, find_format
+from .formats.registry import FORMATS, CorpusFiles, ambiguous_formats, find_format
 from .formats.split_files import SPLITS, files_of_splits
 from .formats.xmc_sparse import XMC_SPARSE
 from .label_file import LABEL_FILES, file_digest
@@ -78,6 +78,7 @@ def read_source(
     config_name: str | None = None,
     revision: str | None = None,
     cache_dir: str | os.PathLike | None = None,
+    num_proc: int | None = None,
 ) -> Source:
     """Open a data set by name or path. Rows of parquet files are not read; other files are converted to parquet in the cache.
 
@@ -89,6 +90,7 @@ def read_source(
         config_name: Configuration of a Hub data set that has several.
         revision: Branch, tag or commit of a Hub data set.
         cache_dir: Cache of `datasets.load_dataset` for Hub data sets, and folder of converted files.
+        num_proc: Processes that convert files, as in `write_corpus`.
 
     Raises:
         FileNotFoundError: If there is nothing of that name, or the folder has no files of a split.
@@ -100,14 +102,14 @@ def read_source(
     if name_or_path != "demo" and path.exists():
         _check_name(path)
         if format not in (None, "parquet") or not (parquet := _parquet_files(path)):
-            return _read_format(path, format, reading, cache_dir)
+            return _read_format(path, format, reading, cache_dir, num_proc)
         if format is None and path.is_dir() and (other := find_format(path, None)) and other[0] is not XMC_SPARSE:
             raise ambiguous_formats(
                 path, {"parquet": set().union(*parquet.values()), other[0].name: set().union(*other[1].values())}
             )
         _check_no_effect("parquet files", None, reading)
         return _read_parquet(path, parquet)
-    _check_no_effect(f"{os.fspath(name_or_path)!r}", format, reading)
+    _check_no_effect(f"{os.fspath(name_or_path)!r}", format, reading, missing=name_or_path != "demo")
     if name_or_path == "demo":
         return _read_parquet(DEMO_FOLDER, _parquet_files(DEMO_FOLDER))
     if isinstance(name_or_path, str) and _HUB_ID.fullmatch(name_or_path):
@@ -124,12 +126,17 @@ def _check_name(path: Path) -> None:
         ) from error
 
 
-def _check_no_effect(what: str, format: str | None, reading: ReadSettings) -> None:
-    """Refuse settings of text files for a source that is none."""
+def _check_no_effect(what: str, format: str | None, reading: ReadSettings, missing: bool = False) -> None:
+    """Refuse settings of text files for a source that is none, or for a path where nothing is."""
     for name in ("format", "encoding", "label_separator", "one_based"):
         value = format if name == "format" else getattr(reading, name)
         if value not in (None, False):
-            raise ValueError(f"{name}={value!r} says how files of text are read, which {what} are not. Leave it out.")
+            setting = f"{name}={value!r} says how files of text are read"
+            if missing:
+                raise FileNotFoundError(
+                    f"There is no folder or file {what}; {setting}, so it is not looked for on the Hub (leave it out for that). {_FORMS}"
+                )
+            raise ValueError(f"{setting}, which {what} are not. Leave it out.")
 
 
 def _parquet_files(path: Path) -> dict[str, list[Path]]:
@@ -192,7 +199,9 @@ def _digest(lines: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _read_format(path: Path, name: str | None, reading: ReadSettings, cache_dir: str | os.PathLike | None) -> Source:
+def _read_format(
+    path: Path, name: str | None, reading: ReadSettings, cache_dir: str | os.PathLike | None, num_proc: int | None
+) -> Source:
     found = None if name == "parquet" else find_format(path, name, reading.encoding)
     if found is None:
         raise _no_format(path)
@@ -206,10 +215,11 @@ def _read_format(path: Path, name: str | None, reading: ReadSettings, cache_dir:
     target = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_xmtc"
     target /= f"{re.sub(r'[^A-Za-z0-9_.-]', '_', path.resolve().name)}-{kind.name}-{fingerprint}"
     if not target.is_dir():
-        corpus = kind.read(files, reading)
+        corpus_files = CorpusFiles(kind.name, files, reading)
+        corpus = corpus_files.read()
         _check_has_text(corpus, path, kind)
         with build_folder(target) as unfinished:
-            write_corpus(corpus, unfinished, f"{path.name} ({kind.name})")
+            write_corpus(corpus, unfinished, corpus_files, path.name, num_proc)
     source = _read_parquet(target, _parquet_files(target))
     readme = folder / "README.md"
     return replace(
@@ -245,6 +255,10 @@ def _contents(kind: Format, files: dict[str, list[Path]], folder: Path) -> Itera
 
 def _no_format(path: Path) -> FileNotFoundError:
     if path.is_file():
+        if not path.stat().st_size:
+            return FileNotFoundError(
+                f"The file {path} is empty, so its format is not recognised. Was it written before it was filled?"
+            )
         return FileNotFoundError(
             f"The format of {path} is not recognised by its name and first line. Name it in format=… (--format). {_FORMS}"
         )

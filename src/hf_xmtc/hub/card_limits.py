@@ -29,9 +29,12 @@ def limits_of(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
             "have, and are not calibrated."
         )
     known = "Only labels seen in training can be predicted"
+    label_set = "the label set is fixed in `labels.json`"
     if family == "neighbors":
+        known = "Only labels that have a training document can be predicted"
         if label_info.get("label_text_weight"):
             known = "Labels without a training document are found by their names and descriptions alone"
+        label_set = "`hf-xmtc extend` adds labels and documents without training, not words to the vocabulary"
         scores = (
             "Scores are the share of the votes of similar training documents, mixed with the similarity of a label's own text. They rank labels and "
             "are no probabilities."
@@ -39,15 +42,19 @@ def limits_of(family: str, label_info: Mapping, recipe: Mapping) -> list[str]:
     if family == "seqtag":
         scores = "Scores are each label's probability in a chain over all labels (a CRF), and are not calibrated."
     if family == "ensemble":
+        known = "Only labels that a part predicts can be predicted"
         cut = "Each part cuts long texts at its own limit"
         scores = "Scores are combined from the parts' and rank labels; they are no probabilities. Labels that no part ranks high have none."
     tuned = family == "seqtag" or has_tuned_threshold(recipe)
     families = {family, *_of_parts(recipe), *(label_info.get("families") or ())}
     if family == "treaderxml" and (recipe.get("config_overrides") or {}).get("use_teacher") is False:
         families.discard(family)  # then it holds none
+    elif family == "treaderxml":
+        known = "Only labels that the model was trained with can be predicted"
+        label_set = "labels that `hf-xmtc extend` adds count in teachers, and get scores when the model is trained further"
     return [
         f"{cut}; what stands after them has no influence.",
-        f"{known}; the label set is fixed in `labels.json`.",
+        f"{known}; {label_set}.",
         scores + ("" if tuned else " Rank by them, and choose a threshold on your own documents."),
         "Rare labels are predicted less well than frequent ones; compare PSP with P in the table above.",
         "The model repeats the habits of the people who assigned the training labels, their omissions included.",

@@ -106,8 +106,10 @@ def list_texts(texts: Iterable[str]) -> list[str]:
     """
     if isinstance(texts, list):
         return texts
-    is_table = any(hasattr(texts, name) for name in ("columns", "column_names")) and not isinstance(texts, str)
-    if isinstance(texts, str | bytes | Mapping) or is_table or not isinstance(texts, Iterable):
+    if isinstance(texts, str):
+        raise TypeError(f"The texts are the one string {texts!r:.80}. Pass a list: [{texts!r:.80}].")
+    is_table = any(hasattr(texts, name) for name in ("columns", "column_names"))
+    if isinstance(texts, bytes | Mapping) or is_table or not isinstance(texts, Iterable):
         raise TypeError(
             f"A text must be a string, got {type(texts).__name__}: {texts!r:.80}. Pass a list of strings, or one column of a table."
         )

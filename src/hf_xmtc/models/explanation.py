@@ -53,8 +53,8 @@ class Explanation:
     tokens: list[TokenWeight]
 
     def best_tokens(self, k: int = 10) -> list[TokenWeight]:
-        """The k tokens of the largest weights, largest first."""
-        return sorted(self.tokens, key=lambda token: -token.weight)[:k]
+        """The k tokens of the largest weights, largest first; fewer where others have no weight, as unknown words have."""
+        return sorted((token for token in self.tokens if token.weight), key=lambda token: -token.weight)[:k]
 
     def to_html(self) -> str:
         """The text as a heat map: the darker a word, the more it speaks for the label (red) or against it (blue).

@@ -4,13 +4,18 @@ from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER
+from transformers.utils import logging
 
 from .document_tokens import list_texts, tokenize_documents
 from .label_names import LabelNames
 from .stored_documents import AddedDocuments, Assignments, StoredDocuments, digests_of
 
 __all__ = ["GrowingModel", "label_text"]
+
+logger = logging.get_logger(__name__)
 
 
 def label_text(name: str, description: str | None = None) -> str:
@@ -23,9 +28,11 @@ class GrowingModel:
 
     Attributes:
         scores_new_labels: A new label gets scores at once; else it is silent until the model is trained further.
+        reason_never_found: Why labels are never found (`labels_never_found`), and what helps.
     """
 
     scores_new_labels = True
+    reason_never_found = ""
 
     # ---- what a family says ----------------------------------------------------------------------------------------------
 
@@ -37,6 +44,11 @@ class GrowingModel:
     @property
     def stored_documents(self) -> StoredDocuments:
         """Their digests too."""
+        raise NotImplementedError
+
+    @property
+    def found_by(self) -> Tensor | None:
+        """True for words by which documents are found, (V,); None where an encoder reads all tokens."""
         raise NotImplementedError
 
     def hold_documents(self, documents: list[list[int]], stored: StoredDocuments) -> None:
@@ -60,7 +72,9 @@ class GrowingModel:
         """Hold further documents, which count as neighbours at once, without training.
 
         The words that count and their idf stay those of training, as do all settings. A text that is there already is not stored again:
-        its document gets the labels that it lacks. Texts are the same where their tokens are, up to the cut.
+        its document gets the labels that it lacks. Texts are the same where their tokens are, up to the cut; with unknown words, which
+        may hide different texts, where their labels are the same too. A text without any known word is left out, with a warning: no
+        text could find it.
 
         Args:
             texts: N texts, cut where the tokenizer and the model say.
@@ -68,9 +82,10 @@ class GrowingModel:
             tokenizer: The model's tokenizer.
 
         Returns:
-            How many were new, and how many were there.
+            How many were new, were there, or are left out.
 
         Raises:
+            TypeError: If the texts are no list of strings, or the tokenizer is none.
             ValueError: If the model does not have a label, texts and labels differ in number, or an older version has stored the model.
         """
         self.check_growth()
@@ -79,11 +94,22 @@ class GrowingModel:
             raise ValueError(
                 f"There are {len(documents)} texts but labels of {len(label_ids)}. Give a list of labels for each text."
             )
+        num_given, is_known = len(documents), self.known_tokens(tokenizer)
+        can_be_found = [bool(is_known[ids].any()) for ids in documents]
+        documents, label_ids = (
+            [row for row, kept in zip(rows, can_be_found, strict=True) if kept] for rows in (documents, label_ids)
+        )
         given = StoredDocuments(digests_of(documents), Assignments.of(label_ids, self.config.num_labels)).to(self.device)
-        stored, new, counts = self.stored_documents.union(given, self.config.num_labels)
+        ambiguous = [tokenizer.unk_token_id in ids for ids in documents]
+        stored, new, counts = self.stored_documents.union(given, self.config.num_labels, ambiguous)
         if counts.new or counts.relabelled:
             self.hold_documents([documents[row] for row in new.tolist()], stored)
-        return counts
+        if num_left_out := num_given - len(documents):
+            logger.warning(
+                f"{num_left_out} of {num_given} documents are left out: the model knows none of their words, because its vocabulary stays that of "
+                "training, and no text could find them. Train anew on all documents to take them in."
+            )
+        return counts._replace(left_out=num_left_out)
 
     def add_labels(
         self, labels: LabelNames | Sequence[str], tokenizer: Any, descriptions: Sequence[str | None] | None = None
@@ -96,11 +122,19 @@ class GrowingModel:
             descriptions: Description of each label, which is read after its name.
 
         Returns:
-            How many the model did not have.
+            How many the model did not have. A warning says how many of them nothing can find yet (`labels_never_found`).
+
+        Raises:
+            TypeError: If the labels are no list, or the tokenizer is none.
+            ValueError: If there is not one description for each label.
         """
         self.check_growth()
-        self.check_tokenizer(tokenizer)
+        self._check_tokenizer(tokenizer)
         labels, known = LabelNames.of(labels), self.config.label_names
+        if descriptions is not None and (isinstance(descriptions, str) or len(descriptions) != len(labels)):
+            raise ValueError(
+                f"The descriptions are {descriptions!r:.80} for {len(labels)} labels. Give a list of one, or None, for each."
+            )
         new = [label_id for label_id, label in enumerate(labels.labels) if label not in known.ids]
         if new:
             sources = [*((known, label_id) for label_id in range(len(known))), *((labels, label_id) for label_id in new)]
@@ -108,21 +142,45 @@ class GrowingModel:
             self.resize_labels(LabelNames(*columns))
             texts = [label_text(labels.name_of(label_id), descriptions and descriptions[label_id]) for label_id in new]
             self.hold_label_texts(texts, tokenizer)
+            if never := self.labels_never_found(len(known)):
+                logger.warning(
+                    f"Until documents that have them are added, {len(never)} of {len(new)} new labels cannot be found: "
+                    f"{self.reason_never_found}"
+                )
         return len(new)
+
+    def labels_never_found(self, first: int = 0) -> list[int]:
+        """Label ids, from ``first`` on, that are in no ranking: labels without documents whose own texts do not help."""
+        return []
 
     def token_ids_of(self, texts: Iterable[str], tokenizer: Any) -> list[list[int]]:
         """Token ids of texts, cut as in training."""
-        self.check_tokenizer(tokenizer)
+        self._check_tokenizer(tokenizer)
         limit = min(tokenizer.model_max_length, self.max_input_tokens or LARGE_INTEGER)
         documents = tokenize_documents(tokenizer, list_texts(texts), limit if limit < LARGE_INTEGER else None)
         return [document.ids for document in documents]
 
+    def _check_tokenizer(self, tokenizer: Any) -> None:
+        if not hasattr(tokenizer, "all_special_ids"):
+            raise TypeError(
+                f"The tokenizer is of type {type(tokenizer).__name__}: {tokenizer!r:.80}. Pass the one beside the model: "
+                "AutoTokenizer.from_pretrained(FOLDER)."
+            )
+        self.check_tokenizer(tokenizer)
+
+    def known_tokens(self, tokenizer: Any) -> np.ndarray:
+        """True for the tokens by which texts are found: not for special ones, the unknown word among them, (V,)."""
+        found_by = self.found_by
+        known = np.ones(len(tokenizer), dtype=bool) if found_by is None else found_by.cpu().numpy().copy()
+        known[tokenizer.all_special_ids] = False
+        return known
+
     def _label_ids(self, labels: Iterable[Iterable[str | int]]) -> list[list[int]]:
         ids, num_labels = self.config.label_names.ids, self.config.num_labels
-        rows = [row if isinstance(row, str) else list(row) for row in labels]
+        rows = [list(row) if isinstance(row, Iterable) and not isinstance(row, str) else row for row in labels]
         for row in rows:
             # A string would be read letter by letter, and 1.7 as 1.
-            if isinstance(row, str) or any(
+            if not isinstance(row, list) or any(
                 isinstance(label, bool) or not isinstance(label, (str, Integral)) for label in row
             ):
                 raise ValueError(

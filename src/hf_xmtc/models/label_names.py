@@ -29,6 +29,7 @@ class LabelNames:
         parents: List of the labels of each label's parents, not necessarily members of ``labels``; None where it has none.
 
     Raises:
+        TypeError: If ``labels`` is a single string.
         ValueError: If a label occurs twice or is no string, parents are no list of strings, or ``names`` or ``parents`` has
             another length than ``labels``.
     """
@@ -39,6 +40,8 @@ class LabelNames:
         names: Sequence[str | None] | None = None,
         parents: Sequence[Sequence[str] | None] | None = None,
     ):
+        if isinstance(labels, str):  # which is a sequence of letters
+            raise TypeError(f"The labels are the one string {labels!r:.80}. Pass a list: [{labels!r:.80}].")
         self.labels = list(labels)
         self._names = None if names is None else list(names)
         self._parents = None if parents is None else [_checked_parents(i, entry) for i, entry in enumerate(parents)]

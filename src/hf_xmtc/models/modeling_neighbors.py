@@ -137,11 +137,27 @@ class NeighborsForXMTC(GrowingModel, GradientFreeModel):
     def stored_documents(self) -> StoredDocuments:
         return self.label_head.stored_documents
 
+    @property
+    def found_by(self) -> Tensor | None:
+        return None if hasattr(self, "backbone") else self.words.idf > 0
+
     def hold_documents(self, documents: list[list[int]], stored: StoredDocuments) -> None:
         self.label_head.add_documents(self.encode_texts(documents), stored)
 
     def hold_label_texts(self, texts: list[str], tokenizer: Any) -> None:
         self.label_head.add_label_texts(self.encode_texts(self.token_ids_of(texts, tokenizer)))
+
+    def labels_never_found(self, first: int = 0) -> list[int]:
+        return (first + (~self.label_head.can_be_found()[first:]).nonzero()[:, 0]).tolist()
+
+    @property
+    def reason_never_found(self) -> str:
+        if not self.label_head.label_texts_count:
+            return (
+                "with label_text_weight=0 labels have no effect by their texts. Add documents that have them, or set "
+                "model.config.label_text_weight to 0.1 (in config.json of a folder)."
+            )
+        return "the model knows no word of their texts. Add documents that have them, describe them in other words, or train anew."
 
     # ---- scores ----------------------------------------------------------------------------------------------------------
 

@@ -125,6 +125,10 @@ class TReaderXMLForXMTC(GrowingModel, OptionalBackboneModel):
     def stored_documents(self) -> StoredDocuments:
         return self.teacher.stored_documents
 
+    @property
+    def found_by(self) -> Tensor | None:
+        return self.teacher.found_by
+
     def hold_documents(self, documents: list[list[int]], stored: StoredDocuments) -> None:
         by_words = self.config.retrieval == "tf_idf"
         self.teacher.add_documents(encode_texts(self.teacher.vectors_of, documents, by_words, self.device), stored)

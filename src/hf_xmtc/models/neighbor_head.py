@@ -204,6 +204,16 @@ class NeighborHead(ScoreHead):
                 scores = scores + weight * similarities
         return scores.clamp(max=1)
 
+    @property
+    def label_texts_count(self) -> bool:
+        """Whether a label without documents has scores by its own text."""
+        return bool(self.config.label_text_weight or self.config.label_centroid_weight)
+
+    def can_be_found(self) -> Tensor:
+        """True for labels that have documents, or are found by their own text, (L,)."""
+        found = self.label_ids.long().bincount(minlength=self.num_labels) > 0
+        return found | self.label_texts.has_words if self.label_texts_count else found
+
     def scores(self, hidden: WordValues | DocumentVectors) -> Tensor:
         return self.mix(self.neighbors(hidden), self.label_similarities(hidden))
 

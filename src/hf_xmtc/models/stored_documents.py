@@ -17,12 +17,14 @@ class AddedDocuments(NamedTuple):
     Attributes:
         new: Documents whose text was not there.
         relabelled: Stored documents that got labels they did not have.
-        known: The others: nothing of them was new.
+        known: The others: they were there with all of their labels, or repeat another of the given ones.
+        left_out: Documents without any known word, which no text could ever find.
     """
 
     new: int
     relabelled: int
     known: int
+    left_out: int = 0
 
 
 class Assignments(NamedTuple):
@@ -74,18 +76,27 @@ class StoredDocuments(NamedTuple):
         """The same on a device."""
         return StoredDocuments(self.digests.to(device), Assignments(*(part.to(device) for part in self.assignments)))
 
-    def union(self, others: "StoredDocuments", num_labels: int) -> tuple["StoredDocuments", Tensor, AddedDocuments]:
+    def union(
+        self, others: "StoredDocuments", num_labels: int, ambiguous: Sequence[bool] | None = None
+    ) -> tuple["StoredDocuments", Tensor, AddedDocuments]:
         """These documents, followed by those of others whose text is not there.
 
         Of the other documents of a text the first counts, or the first of these. It gets the labels that no stored document of its text
         has.
 
+        Args:
+            others: M further documents.
+            num_labels: Labels L.
+            ambiguous: True for documents whose digest other texts may have too, (M,): such a document is there where one of the same
+                digest has the same labels.
+
         Returns:
             All of them; the rows in ``others`` of those that follow, (n,); and how many these are.
         """
         count, device = len(self.digests), self.digests.device
-        digests = torch.cat([self.digests, others.digests])
-        texts, rows = digests.unique(return_inverse=True)[1], torch.arange(len(digests), device=device)
+        of_several = others.digests[[] if ambiguous is None else torch.tensor(ambiguous, dtype=torch.bool, device=device)]
+        keys = torch.cat([documents._keys(of_several) for documents in (self, others)])
+        texts, rows = keys.unique(return_inverse=True)[1], torch.arange(len(keys), device=device)
         first = rows.new_full(rows.shape, len(rows)).scatter_reduce(0, texts, rows, "amin")  # row of each text
         new = rows[count:][first[texts[count:]] == rows[count:]] - count
         places = torch.cat([rows[:count], rows.new_full((len(others.digests),), -1)])
@@ -109,3 +120,12 @@ class StoredDocuments(NamedTuple):
             Assignments.of_pairs(pairs // num_labels, pairs % num_labels, total),
         )
         return everything, new, AddedDocuments(len(new), relabelled, len(others.digests) - len(new) - relabelled)
+
+    def _keys(self, ambiguous: Tensor) -> Tensor:
+        """The digests; those that are ``ambiguous`` are digests of the documents' labels too, (N,)."""
+        keys, rows = self.digests.clone(), torch.isin(self.digests, ambiguous).nonzero()[:, 0]
+        offsets, label_ids = (part.tolist() for part in self.assignments)
+        halves = self.digests[rows].cpu().view(torch.int32).view(-1, 2).tolist()
+        labels = [sorted(label_ids[offsets[row] : offsets[row + 1]]) for row in rows.tolist()]
+        keys[rows] = digests_of([[*digest, *own] for digest, own in zip(halves, labels, strict=True)]).to(keys.device)
+        return keys

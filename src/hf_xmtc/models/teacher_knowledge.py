@@ -168,6 +168,13 @@ class TeacherKnowledge(nn.Module):
         return nodes, others
 
     @property
+    def found_by(self) -> Tensor | None:
+        """True for words by which texts are found, (V,); None where an encoder reads all tokens."""
+        if self.config.retrieval == "tf_idf":
+            return self.words.idf > 0
+        return self.word_vectors.any(dim=1) if self.config.retrieval == "words" else None
+
+    @property
     def parents(self) -> Assignments:
         """The parents of each label."""
         return Assignments(self.parent_offsets, self.parent_ids)

@@ -109,6 +109,11 @@ class WordIndex(nn.Module):
         self.store(WordValues(rows, words, values, rows, self.num_texts + texts.num_documents))
 
     @property
+    def has_words(self) -> Tensor:
+        """True for texts that have a word, (N,)."""
+        return self.texts.long().bincount(minlength=self.num_texts) > 0
+
+    @property
     def _words(self) -> Tensor:
         """The word of each value, (n,)."""
         return torch.arange(len(self.offsets) - 1, device=self.offsets.device).repeat_interleave(self.offsets.diff())
@@ -147,6 +152,11 @@ class VectorIndex(nn.Module):
     def num_texts(self) -> int:
         """Texts N."""
         return len(self.values)
+
+    @property
+    def has_words(self) -> Tensor:
+        """True for texts that have a vector, (N,)."""
+        return self.values.any(dim=1)
 
     def similarities(self, documents: DocumentVectors) -> Tensor:
         """Cosines with all texts, (B, N) in float32."""

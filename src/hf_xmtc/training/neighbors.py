@@ -84,6 +84,8 @@ def store_neighbors(
 def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[str]) -> dict[str, Any]:
     """Choose settings of the vote that are best on validation, by nDCG@5; of equal ones the first of `VOTE_GRID`.
 
+    Of equal ones a ``label_text_weight`` above 0 goes before 0, with which labels that are added later cannot be found by their names.
+
     Args:
         model: After `store_neighbors`; its config takes the choice.
         validation: Documents with ``input_ids`` and ``labels``, none of them stored.
@@ -104,7 +106,7 @@ def choose_vote(model: NeighborsForXMTC, validation: Dataset, fields: Iterable[s
         settings = [dict(zip(names, values, strict=True)) for values in product(*tried)]
         settings = [setting for setting in settings if sum(setting.get(name, 0.0) for name in label_fields) <= 1]
         by_setting = _ndcg_by_setting(model, hidden, validation, settings)
-        best = max(range(len(settings)), key=by_setting.__getitem__)
+        best = max(range(len(settings)), key=lambda i: (by_setting[i], settings[i].get("label_text_weight", 0) > 0))
         values = ", ".join(f"{name} {value:g}" for name, value in settings[best].items())
         logger.info(
             f"nDCG@5 on validation: {100 * by_setting[best]:.2f} with {values}, {100 * min(by_setting):.2f} with the worst of {len(settings)}."

@@ -28,6 +28,12 @@ def test_columns_under_other_names(read_table):
         read_table("a.csv", content, text_column="title")
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_table_begins_with_the_names_of_its_columns(read_table, name):
+    with pytest.raises(ValueError, match=f"{name}, line 1 is blank, but the first line of a table names its columns"):
+        read_table(name, "\ntext\tlabels\nx\ty\n")
+
+
 def test_texts_are_joined_in_the_order_of_the_option(read_table):
     content = "abstract,title,labels\na,t,x\n"
     assert read_table("a.csv", content, text_column="title,abstract") == [["t\na", ["x"]]]

@@ -1,9 +1,10 @@
 """Full texts of Annif: a folder of ``.txt`` files, each with its subjects in a ``.tsv`` (URIs) or ``.key`` (names) of the same name."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from .corpus import LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema
+from .corpus import LABEL_STRINGS, Corpus, Documents, FileRows, Format, ReadSettings, documents_schema
 from .full_texts import SUBJECT_ENDINGS, read_text, subjects_of, texts_in
 from .split_files import find_split_files, split_folders
 from .text_lines import read_lines
@@ -30,17 +31,15 @@ def _texts(folder: Path) -> list[Path]:
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
     schema = documents_schema(LABEL_STRINGS)
-    return Corpus({split: Documents(schema, _reader(texts, settings)) for split, texts in files.items()})
+    read = partial(_read_text, encoding=settings.encoding)
+    return Corpus({split: Documents(schema, FileRows(tuple(texts), read)) for split, texts in files.items()})
 
 
-def _reader(texts: list[Path], settings: ReadSettings) -> Callable[[], Iterator[tuple[str, list[str]]]]:
-    def read() -> Iterator[tuple[str, list[str]]]:
-        for path in texts:
-            subjects = subjects_of(path)
-            lines = read_lines(subjects, settings.encoding) if subjects else ()
-            yield read_text(path, settings.encoding), [subject for line in lines if (subject := _subject(line))]
-
-    return read
+def _read_text(path: Path, encoding: str | None) -> Iterator[tuple[str, list[str]]]:
+    """One document."""
+    subjects = subjects_of(path)
+    lines = read_lines(subjects, encoding) if subjects else ()
+    yield read_text(path, encoding), [subject for line in lines if (subject := _subject(line))]
 
 
 def _subject(line: str) -> str:

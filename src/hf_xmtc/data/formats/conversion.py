@@ -2,53 +2,61 @@
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from hf_xmtc.models.document_tokens import replace_surrogates
-
 from ..label_file import LabelFile
-from .corpus import Corpus, Documents
+from .conversion_processes import plan_jobs, write_in_processes
+from .corpus import Corpus
+from .parquet_files import WrittenFiles, write_rows
+from .registry import CorpusFiles
+from .unlabeled import nothing_left
 
-__all__ = ["record_batches", "write_corpus", "write_labels"]
+__all__ = ["write_corpus", "write_labels"]
 
 logger = logging.getLogger(__name__)
 
-# A batch ends behind so many documents or characters, and a file behind so many bytes.
-_BATCH_DOCUMENTS = 8_192
-_BATCH_CHARACTERS = 1 << 24
-_FILE_BYTES = 500 << 20
 
-
-def write_corpus(corpus: Corpus, folder: Path, name: str, progress: bool | None = None) -> dict[str, int]:
+def write_corpus(
+    corpus: Corpus, folder: Path, source: CorpusFiles, name: str, num_proc: int | None = None
+) -> dict[str, WrittenFiles]:
     """Write each split as parquet files with the columns of its documents, and ``labels.parquet`` where labels are described.
 
     Args:
         corpus: The data set.
         folder: An empty folder.
-        name: Of data set and format, shown while it is read.
-        progress: False for no progress bar; None for one on terminals.
+        source: The files that it was read from, and whether documents without labels are left out.
+        name: Of the data set, shown while it is read.
+        num_proc: Processes that read large files; None for this one alone. The documents and errors are the same for any number.
 
     Returns:
-        The number of documents of each split.
+        The files of each split.
+
+    Raises:
+        ChildProcessError: If a process was killed.
+        ValueError: If the files are damaged, nothing would be left of a split, or ``num_proc`` is below 1.
     """
-    counts = {}
+    if num_proc is not None and num_proc < 1:
+        raise ValueError(f"num_proc is {num_proc} but must be at least 1. Leave it out for one process.")
+    title = f"{name} ({source.format})"
+    written = None
+    if num_proc not in (None, 1) and (jobs := plan_jobs(corpus, source, num_proc)):
+        with tqdm(desc=title, unit=" documents", disable=None) as bar:
+            written = write_in_processes(corpus, source, jobs, folder, num_proc, bar)
+    finished = {}
     for split, documents in corpus.splits.items():
-        disable = None if progress is None else not progress
-        with tqdm(desc=f"{name}: {split}", unit=" documents", disable=disable) as bar:
-            files, count = _write_split(documents, folder, split, bar)
-        for number, path in enumerate(files):
-            target = f"{split}-{number:05d}-of-{len(files):05d}" if len(files) > 1 else split
-            os.rename(path, folder / f"{target}.parquet")
-        counts[split] = count
+        if written is None:
+            with tqdm(desc=f"{title}: {split}", unit=" documents", disable=None) as bar:
+                parts = [write_rows(documents.rows(), documents.schema, folder / split, bar.update, source.drop_unlabeled)]
+        else:
+            parts = written[split]
+        finished[split] = _finish_split(folder, split, parts)
     if corpus.labels is not None:
         write_labels(corpus.labels, folder / "labels.parquet")
-    return counts
+    return finished
 
 
 def write_labels(labels: LabelFile, path: Path) -> None:
@@ -62,64 +70,19 @@ def write_labels(labels: LabelFile, path: Path) -> None:
     pq.write_table(pa.table(columns), path)
 
 
-def record_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The documents in batches of limited size; labels that a document repeats stand in it once."""
-    batch: list[tuple[Any, ...]] = []
-    characters, is_text = 0, schema.names[0] == "text"
-    for row in rows:
-        batch.append(row)
-        characters += len(row[0] or "") if is_text else 0
-        if len(batch) == _BATCH_DOCUMENTS or characters >= _BATCH_CHARACTERS:
-            yield _record_batch(batch, schema)
-            batch, characters = [], 0
-    if batch:
-        yield _record_batch(batch, schema)
-
-
-def _record_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = dict(zip(schema.names, zip(*rows, strict=True), strict=False))
-    if "labels" in columns:
-        columns["labels"] = [list(dict.fromkeys(labels)) if len(labels) > 1 else labels for labels in columns["labels"]]
-    return pa.record_batch([_array(name, columns[name], schema.field(name).type) for name in schema.names], schema=schema)
-
-
-def _array(name: str, values: list[Any], kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(values, kind)
-    except UnicodeEncodeError as error:
-        if name != "text":
-            joined = ("".join(value or "") for value in values)  # lists of labels too
-            strange = next(text for text in joined if replace_surrogates(text) != text)
-            raise ValueError(
-                f"{strange!r:.80} in the column {name!r} is not valid Unicode ({error}): it holds a lone surrogate. Mend it in the file."
-            ) from error
-        valid = [text and replace_surrogates(text) for text in values]
-        number = sum(new != text for new, text in zip(valid, values, strict=True))
-        logger.warning(f"{number:,} texts are not valid Unicode; each of their lone surrogates is now U+FFFD.")
-        return pa.array(valid, kind)
-
-
-def _write_split(documents: Documents, folder: Path, split: str, bar: tqdm) -> tuple[list[Path], int]:
-    """Write the files of a split under provisional names; their number of documents."""
-    files: list[Path] = []
-    writer, count = None, 0
-    try:
-        for batch in record_batches(documents.rows(), documents.schema):
-            if writer is None or files[-1].stat().st_size >= _FILE_BYTES:
-                writer = _next_file(writer, files, folder / f"{split}.{len(files)}", documents.schema)
-            writer.write_batch(batch, row_group_size=len(batch))
-            count += len(batch)
-            bar.update(len(batch))
-        if writer is None:  # no document
-            writer = _next_file(writer, files, folder / f"{split}.0", documents.schema)
-    finally:
-        if writer is not None:
-            writer.close()
-    return files, count
-
-
-def _next_file(writer: pq.ParquetWriter | None, files: list[Path], path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    if writer is not None:
-        writer.close()
-    files.append(path)
-    return pq.ParquetWriter(path, schema, compression="zstd")
+def _finish_split(folder: Path, split: str, parts: list[WrittenFiles]) -> WrittenFiles:
+    """Give the files of a split their names."""
+    num_documents, num_invalid, num_dropped = (
+        sum(numbers)
+        for numbers in zip(*((part.num_documents, part.num_invalid, part.num_dropped) for part in parts), strict=True)
+    )
+    if num_dropped and not num_documents:
+        raise nothing_left(split, num_dropped)
+    paths = [path for part in parts for path in part.paths]
+    named = [f"{split}-{i:05d}-of-{len(paths):05d}" for i in range(len(paths))] if len(paths) > 1 else [split]
+    targets = [folder / f"{name}.parquet" for name in named]
+    for path, target in zip(paths, targets, strict=True):
+        os.rename(path, target)
+    if num_invalid:
+        logger.warning(f"{split}: {num_invalid:,} texts are not valid Unicode; each of their lone surrogates is now U+FFFD.")
+    return WrittenFiles(targets, num_documents, num_invalid, num_dropped)

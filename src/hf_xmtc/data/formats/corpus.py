@@ -1,26 +1,28 @@
 """A data set in somebody's own files: the documents of each split, one after the other, and its labels."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from ..label_file import LabelFile
+from .text_lines import Span
 
 __all__ = [
     "LABEL_IDS",
     "LABEL_STRINGS",
+    "Agreement",
     "Corpus",
     "Documents",
+    "FileRows",
     "Format",
     "ReadSettings",
     "check_label_id",
     "documents_schema",
     "group_field",
     "missing_column",
-    "read_all",
 ]
 
 LABEL_STRINGS = pa.list_(pa.string())
@@ -61,7 +63,7 @@ class Documents:
     Attributes:
         schema: Columns of the documents, among ``text``, ``labels``, ``filter_labels``, ``feature_ids``, ``feature_values``, and
             that of groups under its own name.
-        rows: Starts to read and gives a tuple of those columns for each document.
+        rows: Starts to read and gives a tuple of those columns for each document; a `FileRows` where files may be read on their own.
     """
 
     schema: pa.Schema
@@ -69,11 +71,49 @@ class Documents:
 
 
 @dataclass(frozen=True)
+class FileRows:
+    """The rows of one file after the other.
+
+    Attributes:
+        files: The files.
+        read: Gives the rows of one; of a span too where files may be cut.
+        cut: Where: behind any ``line``, or behind a ``quoted`` line, which may hold line ends between double quotes; None for nowhere.
+    """
+
+    files: tuple[Path | Span, ...]
+    read: Callable[[Any], Iterator[tuple[Any, ...]]]
+    cut: str | None = None
+
+    def __call__(self) -> Iterator[tuple[Any, ...]]:
+        """Start to read."""
+        return (row for file in self.files for row in self.read(file))
+
+    def numbered(self) -> "FileRows":
+        """The same, with the numbers that lines have in the whole file in the messages of errors."""
+        return replace(self, files=tuple(file.numbered() if isinstance(file, Span) else file for file in self.files))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement of parts of a data set that several processes read.
+
+    Attributes:
+        seen: Filled while a part is read.
+        check: Gets one part after the other, in order, with what was seen of it; raises the `ValueError` in which reading them one
+            after the other would end. Leaves in `seen` what a part behind them must agree with.
+    """
+
+    seen: set[Any]
+    check: Callable[[FileRows, set[Any]], None]
+
+
+@dataclass(frozen=True)
 class Corpus:
-    """The splits of a data set, and its labels where the files describe them (index = label id where labels are ids)."""
+    """The splits of a data set, its labels where the files describe them (index = label id where labels are ids), and what parts agree in."""
 
     splits: dict[str, Documents]
     labels: LabelFile | None = None
+    agreement: Agreement | None = None
 
 
 @dataclass(frozen=True)
@@ -156,11 +196,3 @@ def check_label_id(label_id: int, num_labels: int, place: str, one_based: bool) 
         f"{place} holds the label id {written}, but the {num_labels} labels have the ids {int(one_based)} to "
         f"{num_labels - 1 + one_based}. {hint}"
     )
-
-
-def read_all(
-    files: Iterable[Path], read: Callable[[Path], Iterator[tuple[Any, ...]]]
-) -> Callable[[], Iterator[tuple[Any, ...]]]:
-    """A function that reads one file after the other."""
-    paths = list(files)
-    return lambda: (row for path in paths for row in read(path))

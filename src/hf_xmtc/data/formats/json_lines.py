@@ -1,6 +1,7 @@
 """JSON lines: one object a line, with a text and its labels under any keys."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,21 @@ import pyarrow as pa
 from .corpus import (
     LABEL_IDS,
     LABEL_STRINGS,
+    Agreement,
     Corpus,
     Documents,
+    FileRows,
     Format,
     ReadSettings,
     documents_schema,
     group_field,
     missing_column,
-    read_all,
 )
 from .json_objects import json_objects
 from .label_cells import labels_of_value
 from .split_files import files_of_splits
 from .text_columns import keys_of_entry, matching_columns, text_of
-from .text_lines import read_lines
+from .text_lines import Span, first_number, read_lines
 
 __all__ = ["JSON_LINES"]
 
@@ -31,7 +33,16 @@ _LARGEST_ID = 2**31 - 1
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
     widths: set[int] = set()  # of multi-hot rows
-    return Corpus({split: _documents(split, paths, settings, widths) for split, paths in files.items()})
+    splits = {split: _documents(split, paths, settings, widths) for split, paths in files.items()}
+    return Corpus(splits, agreement=Agreement(widths, partial(_check_widths, widths)))
+
+
+def _check_widths(widths: set[int], rows: FileRows, seen: set[int]) -> None:
+    """Refuse a part with multi-hot rows of another width than those of the parts before."""
+    if len(widths | seen) > 1:
+        for _ in rows.numbered()():  # stops at the first
+            pass
+    widths.update(seen)
 
 
 def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: set[int]) -> Documents:
@@ -44,8 +55,8 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     if columns and required and not keys:
         raise missing_column(paths[0], "label_column", settings.label_column, columns)
 
-    def read(path: Path) -> Iterator[tuple[str | None, list[str] | list[int]]]:
-        for number, entry in json_objects(read_lines(path, settings.encoding), path):
+    def read(path: Path | Span) -> Iterator[tuple[str | None, list[str] | list[int]]]:
+        for number, entry in json_objects(read_lines(path, settings.encoding), path, first_number(path)):
             place = f"{path}, line {number}"
             labels = _labels(entry, keys_of_entry(entry, keys, settings.label_column), len(keys) > 1, settings, place)
             if multi_hot and len(keys) == 1 and (row := entry.get(keys[0])) is not None:
@@ -65,7 +76,7 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     group = group_field(settings, split, [columns], paths[:1])
     groups = list(group)
     kind = int if label_type == LABEL_IDS else str
-    return Documents(documents_schema(label_type if keys else None, group), read_all(paths, read))
+    return Documents(documents_schema(label_type if keys else None, group), FileRows(tuple(paths), read, cut="line"))
 
 
 def _counted_from_0(ids: list[int], one_based: bool, place: str) -> list[int]:

@@ -7,13 +7,18 @@ from typing import Any
 __all__ = ["json_objects"]
 
 
-def json_objects(lines: Iterator[str], name: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_objects(lines: Iterator[str], name: Any, start: int = 1) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of JSON lines with their line numbers; blank lines are none.
+
+    Args:
+        lines: The lines.
+        name: Of the file, for messages.
+        start: Number of the first line.
 
     Raises:
         ValueError: If a line is no object.
     """
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=start):
         if not line.strip():
             continue
         try:

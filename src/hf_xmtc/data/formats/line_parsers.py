@@ -35,19 +35,22 @@ class LineParser:
     looks_right: Callable[[str], bool]
 
 
-def parse_lines(lines: Iterator[str], name: Any, parser: LineParser) -> Iterator[LabelledLine]:
+def parse_lines(
+    lines: Iterator[str], name: Any, parser: LineParser, start: int = 1, first: str | None = None
+) -> Iterator[LabelledLine]:
     """The documents of a file, one a line.
 
     Args:
         lines: The lines without their ends.
         name: Of the file, for messages.
         parser: The format.
+        start: Number of the first of these lines in the file.
+        first: The file's first line; None where it is the first of these.
 
     Raises:
         ValueError: If a line is of another format, with its number.
     """
-    first = None
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=start):
         first = line if first is None else first
         try:
             yield parser.parse(line, first)

@@ -1,13 +1,14 @@
 """RCV1-V2 as tokens: ``lyrl2004_tokens_*.dat``, topics in ``rcv1-v2.topics.qrels`` and their names in ``rcv1.topics.hier.orig``."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from hf_xmtc.models.label_names import LabelNames
 
 from ..label_file import LabelFile
-from .corpus import LABEL_STRINGS, Corpus, Documents, Format, ReadSettings, documents_schema
+from .corpus import LABEL_STRINGS, Corpus, Documents, FileRows, Format, ReadSettings, documents_schema
 from .rcv1_tokens import token_documents
 from .text_lines import read_lines
 
@@ -33,7 +34,8 @@ def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
         )
     topics = _read_topics(qrels, settings.encoding)
     schema = documents_schema(LABEL_STRINGS)
-    splits = {split: Documents(schema, _reader(paths, topics, qrels, settings.encoding)) for split, paths in files.items()}
+    read = partial(_read_file, topics=topics, qrels=qrels, encoding=settings.encoding)
+    splits = {split: Documents(schema, FileRows(tuple(paths), read)) for split, paths in files.items()}
     hierarchy = _named(folder, _HIERARCHY)
     return Corpus(splits, hierarchy and _read_hierarchy(hierarchy, settings.encoding))
 
@@ -53,19 +55,13 @@ def _read_topics(path: Path, encoding: str | None) -> dict[str, list[str]]:
     return topics
 
 
-def _reader(
-    paths: list[Path], topics: dict[str, list[str]], qrels: Path, encoding: str | None
-) -> Callable[[], Iterator[tuple[str, list[str]]]]:
-    def read() -> Iterator[tuple[str, list[str]]]:
-        for path in paths:
-            for document, text, number in token_documents(read_lines(path, encoding), path):
-                if document not in topics:
-                    raise ValueError(
-                        f"{path}, line {number}: {qrels.name} has no topic of the document {document}. Was it cut off?"
-                    )
-                yield text, topics[document]
-
-    return read
+def _read_file(
+    path: Path, topics: dict[str, list[str]], qrels: Path, encoding: str | None
+) -> Iterator[tuple[str, list[str]]]:
+    for document, text, number in token_documents(read_lines(path, encoding), path):
+        if document not in topics:
+            raise ValueError(f"{path}, line {number}: {qrels.name} has no topic of the document {document}. Was it cut off?")
+        yield text, topics[document]
 
 
 def _read_hierarchy(path: Path, encoding: str | None) -> LabelFile:

@@ -1,9 +1,10 @@
 """All formats, and which of them a folder or file has."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from .annif_folder import ANNIF_FOLDER
-from .corpus import Format
+from .corpus import Corpus, Format, ReadSettings
 from .json_lines import JSON_LINES
 from .labelled_lines import ANNIF, FASTTEXT, LIBMULTILABEL
 from .line_files import LINES, PECOS, RAW_LINES, SGM
@@ -13,7 +14,7 @@ from .text_lines import first_line
 from .xmc_raw import XMC_RAW
 from .xmc_sparse import XMC_SPARSE
 
-__all__ = ["FORMATS", "ambiguous_formats", "find_format", "format_named"]
+__all__ = ["FORMATS", "CorpusFiles", "ambiguous_formats", "find_format", "format_named"]
 
 # The first that recognises a folder or file reads it: those with names of their own, then those that look into the files.
 FORMATS = (
@@ -32,6 +33,27 @@ FORMATS = (
     TSV,
     JSON_LINES,
 )
+
+
+@dataclass(frozen=True)
+class CorpusFiles:
+    """The files of a data set and how they are read: all that another process needs.
+
+    Attributes:
+        format: Name of the format.
+        files: The files of each split, as `find_format` gives them.
+        settings: How they are read.
+        drop_unlabeled: Whether `write_corpus` leaves out documents without labels.
+    """
+
+    format: str
+    files: dict[str, list[Path]]
+    settings: ReadSettings
+    drop_unlabeled: bool = False
+
+    def read(self) -> Corpus:
+        """Open the files."""
+        return format_named(self.format).read(self.files, self.settings)
 
 
 def format_named(name: str) -> Format:

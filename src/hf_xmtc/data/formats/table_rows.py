@@ -10,7 +10,7 @@ __all__ = ["table_rows"]
 _DELIMITERS = ",;\t"
 
 
-def table_rows(lines: Iterator[str], name: Any, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+def table_rows(lines: Iterator[str], name: Any, quoted: bool, left_out: int = 0) -> Iterator[tuple[int, list[str]]]:
     """The rows of a table with their line numbers, the column names first.
 
     Blank lines are no rows where there are several columns, and an empty text where there is one.
@@ -19,12 +19,15 @@ def table_rows(lines: Iterator[str], name: Any, quoted: bool) -> Iterator[tuple[
         lines: The lines without their ends.
         name: Of the file, for messages.
         quoted: True for csv: cells may be in quotes, and the first line shows which of comma, semicolon and tab separates them.
+        left_out: Lines of the file between the column names and the next row, which count in the numbers.
     """
-    rows = _quoted_rows(lines, name) if quoted else enumerate((line.split("\t") for line in lines), start=1)
+    rows = _quoted_rows(lines, name, left_out) if quoted else _split_rows(lines, left_out)
     columns: list[str] = []
     for number, row in rows:
         if not columns:
             columns = row
+            if not any(columns):
+                raise ValueError(f"{name}, line {number} is blank, but the first line of a table names its columns.")
         elif len(columns) > 1 and row in ([], [""]):
             continue
         row = row or [""]
@@ -40,7 +43,12 @@ def table_rows(lines: Iterator[str], name: Any, quoted: bool) -> Iterator[tuple[
         yield number, row
 
 
-def _quoted_rows(lines: Iterator[str], name: Any) -> Iterator[tuple[int, list[str]]]:
+def _split_rows(lines: Iterator[str], left_out: int) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(lines, start=1):
+        yield number + left_out if number > 1 else number, line.split("\t")
+
+
+def _quoted_rows(lines: Iterator[str], name: Any, left_out: int) -> Iterator[tuple[int, list[str]]]:
     first, offset = next(lines, None), 0
     if first is None:
         return
@@ -58,6 +66,8 @@ def _quoted_rows(lines: Iterator[str], name: Any) -> Iterator[tuple[int, list[st
         for row in reader:
             line = reader.line_num + offset
             yield line, row
+            if left_out:  # behind the column names
+                line, offset, left_out = line + left_out, offset + left_out, 0
     except csv.Error as error:
         raise ValueError(
             f"{name}, the row behind line {line} is no sound csv ({error}). Is a quote inside a text not doubled? If nothing is quoted and "

@@ -2,25 +2,27 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from .corpus import (
     LABEL_STRINGS,
+    Agreement,
     Corpus,
     Documents,
+    FileRows,
     Format,
     ReadSettings,
     documents_schema,
     group_field,
     missing_column,
-    read_all,
 )
 from .label_cells import labels_of_cell
 from .split_files import files_of_splits
 from .table_rows import table_rows
 from .text_columns import join_texts, matching_columns
-from .text_lines import read_lines
+from .text_lines import Span, read_lines
 
 __all__ = ["CSV", "TSV"]
 
@@ -32,6 +34,7 @@ _FLAGS = {*_ONES, *_ZEROS, "yes", "no"}
 def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpus]:
     def read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
         splits = {}
+        flags: set[str] = set()  # of the spans of a file
         for split, paths in files.items():
             columns = [_columns(path, quoted, settings) for path in paths]
             has_labels = [_has_labels(path, of_file, settings) for path, of_file in zip(paths, columns, strict=True)]
@@ -39,9 +42,10 @@ def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpu
                 raise ValueError(f"Of {', '.join(map(str, paths))} only some have the column {settings.label_column!r}.")
             label_type = LABEL_STRINGS if all(has_labels) else None
             group = group_field(settings, split, columns, paths)
-            read_file = partial(_table_documents, quoted=quoted, settings=settings, groups=list(group))
-            splits[split] = Documents(documents_schema(label_type, group), read_all(paths, read_file))
-        return Corpus(splits)
+            read_file = partial(_table_documents, quoted=quoted, settings=settings, groups=list(group), flags=flags)
+            rows = FileRows(tuple(paths), read_file, cut="quoted" if quoted else "line")
+            splits[split] = Documents(documents_schema(label_type, group), rows)
+        return Corpus(splits, agreement=Agreement(flags, partial(_check_spans, quoted, settings, flags)))
 
     return read
 
@@ -58,6 +62,8 @@ def _has_labels(path: Path, columns: list[str], settings: ReadSettings) -> bool:
 
 def _columns(path: Path, quoted: bool, settings: ReadSettings) -> list[str]:
     _, columns = next(table_rows(read_lines(path, settings.encoding), path, quoted), (1, []))
+    if not columns:
+        raise ValueError(f"{path} is empty, without even a line of column names. Was it written before it was filled?")
     if repeated := [column for column in columns if column and columns.count(column) > 1]:
         raise ValueError(
             f"{path} has several columns named {repeated[0]!r}, among {columns}. Give all but one another name."
@@ -65,12 +71,14 @@ def _columns(path: Path, quoted: bool, settings: ReadSettings) -> list[str]:
     return columns
 
 
-def _table_documents(path: Path, quoted: bool, settings: ReadSettings, groups: list[str]) -> Iterator[tuple[Any, ...]]:
+def _table_documents(
+    path: Path | Span, quoted: bool, settings: ReadSettings, groups: list[str], flags: set[str]
+) -> Iterator[tuple[Any, ...]]:
     """Text, group where there is one, and labels of each row."""
-    rows = table_rows(read_lines(path, settings.encoding), path, quoted)
+    rows = _rows_with_header(path, quoted, settings.encoding)
     _, columns = next(rows, (1, []))
     texts = [columns.index(column) for column in matching_columns(columns, settings.text_column)]
-    names = [column for column in matching_columns(columns, settings.label_column) if columns.index(column) not in texts]
+    names = _label_columns(columns, settings)
     places = [columns.index(column) for column in names]
     further = [columns.index(column) for column in groups]
     if settings.label_format == "multi_hot":
@@ -88,11 +96,43 @@ def _table_documents(path: Path, quoted: bool, settings: ReadSettings, groups: l
             if len(places) > 1 and seen <= _FLAGS:
                 seen.update(label.lower() for label in labels)
             yield join_texts([row[i] for i in texts]), *(row[i] or None for i in further), labels
-        if seen and seen <= _FLAGS:
-            raise ValueError(
-                f"{path}: the label columns {', '.join(names)} hold nothing but {', '.join(sorted(seen))}. If each column says whether a document has "
-                "its label, give label_format='multi_hot' (--label_format multi_hot)."
-            )
+        if isinstance(path, Span):
+            flags.update(seen)
+        else:
+            _check_flags(path, names, seen)
+
+
+def _rows_with_header(path: Path | Span, quoted: bool, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table, or of a span of it, the column names first."""
+    lines = read_lines(path, encoding)
+    if not isinstance(path, Span) or path.start == 0:
+        return table_rows(lines, path, quoted)
+    header, _ = next(table_rows(read_lines(path.path, encoding), path, quoted))  # number of its last line
+    first_lines = islice(read_lines(path.path, encoding), header)
+    return table_rows(chain(first_lines, lines), path, quoted, path.lines_before - header)
+
+
+def _label_columns(columns: list[str], settings: ReadSettings) -> list[str]:
+    texts = matching_columns(columns, settings.text_column)
+    return [column for column in matching_columns(columns, settings.label_column) if column not in texts]
+
+
+def _check_spans(quoted: bool, settings: ReadSettings, flags: set[str], rows: FileRows, seen: set[str]) -> None:
+    """Refuse a file at its last span as if it had been read at once."""
+    flags.update(seen)
+    last = rows.files[-1]
+    if isinstance(last, Span) and last.stop is None:
+        _check_flags(last.path, _label_columns(_columns(last.path, quoted, settings), settings), flags)
+        flags.clear()
+
+
+def _check_flags(path: Path, names: list[str], seen: set[str]) -> None:
+    """Refuse label columns that hold flags alone, read without saying so."""
+    if seen and seen <= _FLAGS:
+        raise ValueError(
+            f"{path}: the label columns {', '.join(names)} hold nothing but {', '.join(sorted(seen))}. If each column says whether a document has "
+            "its label, give label_format='multi_hot' (--label_format multi_hot)."
+        )
 
 
 def _ones(cells: list[str], names: list[str], place: str) -> list[str]:

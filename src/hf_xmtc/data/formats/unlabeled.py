@@ -1,50 +1,36 @@
 """Documents without labels, left out on request and counted."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .corpus import Corpus, Documents
+import pyarrow as pa
 
-__all__ = ["dropped_sentence", "nothing_left", "without_unlabeled"]
+__all__ = ["dropped_sentence", "labeled_rows", "nothing_left"]
 
 
-def without_unlabeled(corpus: Corpus) -> tuple[Corpus, dict[str, int]]:
-    """The documents that have labels.
+def labeled_rows(
+    rows: Iterable[tuple[Any, ...]], schema: pa.Schema, drop: Callable[[], object]
+) -> Iterator[tuple[Any, ...]]:
+    """The documents that have labels; all where there is no column of labels.
 
-    A label without a character, and one that ``filter_labels`` leaves out of the document, is none. Splits without a column of labels
-    stay as they are.
+    A label without a character, and one that ``filter_labels`` leaves out of the document, is none.
 
-    Returns:
-        The data set, and the number of documents left out of each split, known once its documents have been read. Reading a split
-        raises a ValueError where none of its documents has a label.
+    Args:
+        rows: The documents.
+        schema: Their columns.
+        drop: Called for each document that is left out.
     """
-    counts: dict[str, int] = {}
-    splits = {
-        name: _labeled(documents, name, counts) if "labels" in documents.schema.names else documents
-        for name, documents in corpus.splits.items()
-    }
-    return replace(corpus, splits=splits), counts
-
-
-def _labeled(documents: Documents, name: str, counts: dict[str, int]) -> Documents:
-    names = documents.schema.names
-    place = names.index("labels")
-    filters = names.index("filter_labels") if "filter_labels" in names else None
-
-    def rows() -> Iterator[tuple[Any, ...]]:
-        counts[name] = num_kept = 0
-        for row in documents.rows():
-            left_out = () if filters is None else row[filters]
-            if any(label not in left_out and str(label).strip() for label in row[place]):
-                num_kept += 1
-                yield row
-            else:
-                counts[name] += 1
-        if counts[name] and not num_kept:
-            raise nothing_left(name, counts[name])
-
-    return replace(documents, rows=rows)
+    if "labels" not in schema.names:
+        yield from rows
+        return
+    place = schema.names.index("labels")
+    filters = schema.names.index("filter_labels") if "filter_labels" in schema.names else None
+    for row in rows:
+        left_out = () if filters is None else row[filters]
+        if any(label not in left_out and str(label).strip() for label in row[place]):
+            yield row
+        else:
+            drop()
 
 
 def nothing_left(split: str, num_documents: int) -> ValueError:
