@@ -137,4 +137,5 @@ def _plot(comparison: Comparison, results: Sequence[DataSetResults], path: Path)
     FigureCanvasAgg(figure)
     for axes, of in zip(figure.subplots(1, len(results), squeeze=False)[0], results, strict=True):
         draw_curves(axes, of.title, [row for row in of.rows if row.name in names])
+        axes.legend()
     figure.savefig(path, dpi=150)

@@ -114,6 +114,7 @@ def _plot(results: Sequence[DataSetResults], path: Path) -> None:
     panels = figure.subplots(2, len(results), squeeze=False)
     for column, of in enumerate(results):
         draw_curves(panels[0][column], of.title, of.rows, LAYOUT.curve)
+        panels[0][column].legend()
         rows = [
             row
             for row in of.rows

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -196,18 +197,22 @@ def plot_validation_curves(title: str, rows: Sequence[RowResults], path: Path, l
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    draw_curves(axes, title, rows, layout.curve)
+    draw_curves(axes, textwrap.fill(title, 70), rows, layout.curve)
     if layout.log_steps:
         axes.set_xscale("log")
-        axes.legend(fontsize=5)
+    lines, titles = axes.get_legend_handles_labels()
+    titles = [textwrap.fill(row_title, 42) for row_title in titles]
+    figure.set_size_inches(7, 4.2 + 0.1 * sum(row_title.count("\n") + 1 for row_title in titles))  # two columns
+    if lines:
+        figure.legend(lines, titles, loc="outside lower center", ncols=2, fontsize="small")
     figure.savefig(path, dpi=150)
 
 
 def draw_curves(axes: "Axes", title: str, rows: Sequence[RowResults], metric: str = CURVE_METRIC) -> None:
-    """Draw the mean validation curves of rows that have runs."""
+    """Draw the mean validation curves of rows that have runs; the legend is left to the caller."""
     for row in rows:
         if not row.runs:
             continue
@@ -220,7 +225,6 @@ def draw_curves(axes: "Axes", title: str, rows: Sequence[RowResults], metric: st
     axes.set_title(title, parse_math=False)
     axes.set(xlabel="step", ylabel=f"{HEADINGS[metric]} on validation, per cent")
     axes.grid(alpha=0.3)
-    axes.legend()
 
 
 def write_table(

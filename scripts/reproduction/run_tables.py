@@ -21,6 +21,7 @@ import yaml
 
 from cornet_comparison import write_comparison
 from hf_xmtc.commands.ensemble import ensemble_folders
+from hf_xmtc.commands.gradient_free_families import GRADIENT_FREE
 from hf_xmtc.commands.json_files import write_json
 from hf_xmtc.commands.output_folder import METRICS_FILE
 from laco_comparison import write_laco_comparison
@@ -242,7 +243,7 @@ def run_row(
         command += ["--backbone", str(_backbone_folder(row.backbone_package))]
     if row.candidates_from:
         command += ["--candidates_from", str(work_dir / row.candidates_from)]
-    if word_vectors is not None and row.has_recipe and not _reads_words_as_bert(table, row):
+    if word_vectors is not None and row.has_recipe and _takes_word_vectors(table, row):
         command += ["--word_vectors", str(word_vectors)]
     ended = subprocess.run(command, check=False)
     if ended.returncode:
@@ -262,8 +263,8 @@ def _recipe_file(table: Table, row: Row, work_dir: Path) -> Path:
     return file
 
 
-def _reads_words_as_bert(table: Table, row: Row) -> bool:
-    return row.recipe_in(table.recipes).get("model_family", "bertxml") == "bertxml"
+def _takes_word_vectors(table: Table, row: Row) -> bool:
+    return row.recipe_in(table.recipes).get("model_family", "bertxml") not in ("bertxml", *GRADIENT_FREE)
 
 
 def _backbone_folder(package: str) -> Path | None:

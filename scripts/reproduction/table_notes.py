@@ -11,6 +11,9 @@ __all__ = ["notes_on"]
 
 WEIGHTS = "weights_and_exponents"
 RECALL, CANDIDATES = "candidate_recall", "num_candidates"
+# What a model's teachers know of a document's labels, and the metrics of their votes.
+TEACHER_RECALL, VOTES = "teacher_recall", "neighbors_"
+SHOWN_OF_VOTES = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5")
 # What dense_peer.py has found out about its run.
 GRADIENTS = "first_step_gradient_difference"
 DOCUMENT_LIMITS = {
@@ -34,6 +37,7 @@ def notes_on(rows: Sequence[RowResults]) -> list[str]:
         "other: the 95 % t interval of the difference over shared seeds, at least three, leaves out 0. The metrics of a row that no seed changes "
         "count as exact.",
         *_notes_on_data(rows),
+        *_notes_on_teachers(rows),
         *_notes_on_training(rows),
         "Threads: " + "; ".join(f"{row.title} {_distinct(row.runs, 'train', 'threads')}" for row in rows if row.runs) + ".",
         "Versions: " + ", ".join(f"{name} {_distinct(runs, 'versions', name)}" for name in libraries) + ".",
@@ -60,6 +64,39 @@ def notes_on(rows: Sequence[RowResults]) -> list[str]:
             missing = f"Missing: {row.num_wanted - len(row.runs)} of {row.num_wanted} runs of {row.title}"
             notes.append(f"{missing}; {row.skipped}." if row.skipped else f"{missing}.")
     return notes
+
+
+def _notes_on_teachers(rows: Sequence[RowResults]) -> list[str]:
+    """Votes and recall of the teachers, those of most rows first and without these rows' titles."""
+    votes: dict[str, list[str]] = {}
+    recalls: dict[str, list[str]] = {}
+    for row in rows:
+        splits = {
+            split: [run["metrics"][split] for run in row.runs if TEACHER_RECALL in run["metrics"].get(split, {})]
+            for split in ("validation", SPLIT)
+        }
+        means = {split: f"{_mean(runs, TEACHER_RECALL):.1f} % on {split}" for split, runs in splits.items() if runs}
+        if SPLIT in means:
+            shown = ", ".join(f"{name} {_mean(splits[SPLIT], VOTES + name):.2f}" for name in SHOWN_OF_VOTES)
+            votes.setdefault(shown, []).append(row.title)
+            recalls.setdefault(", ".join(means.values()), []).append(row.title)
+    return [
+        f"{what}: {_most_common_first(values)}."
+        for what, values in (
+            ("Votes of a teacher's texts alone, without any training", votes),
+            ("Share of a document's labels that its teacher holds", recalls),
+        )
+        if values
+    ]
+
+
+def _mean(metrics: Sequence[Mapping[str, float]], name: str) -> float:
+    return 100 * statistics.fmean(of_run[name] for of_run in metrics)
+
+
+def _most_common_first(titles: Mapping[str, Sequence[str]]) -> str:
+    (first, _), *others = sorted(titles.items(), key=lambda item: -len(item[1]))
+    return "; ".join([first, *(f"{value} ({', '.join(names)})" for value, names in others)])
 
 
 def _notes_on_training(rows: Sequence[RowResults]) -> list[str]:

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, pipeline
 
@@ -11,6 +10,7 @@ from hf_xmtc import TReaderXMLForXMTC, XMTCTrainer, XMTCTrainingArguments
 from hf_xmtc.commands.predict import main as predict
 from hf_xmtc.commands.teacher_building import check_teachers
 from hf_xmtc.hub.verify import check_model_folder
+from hf_xmtc.models.stored_documents import digests_of
 from small_corpus import make_documents, write_corpus, write_split
 
 SETTINGS = {
@@ -123,6 +123,12 @@ def test_trained_model_goes_on_with_other_training_texts(train, unchecked, tmp_p
         **dict.fromkeys(("num_cls_tokens", "cornet_context_size", "config_overrides", "min_document_frequency")),
     )
     model = TReaderXMLForXMTC.from_pretrained(tmp_path / "run")
-    assert model.config.num_documents == 12 and torch.equal(
-        model.teacher.node_offsets[-1:], model.teacher.node_offsets.max()[None]
-    )
+    assert model.config.num_documents == 12 and len(model.teacher.node_offsets) == 13
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
+    texts, labels = zip(*make_documents(12, 0), strict=True)
+    names, stored = model.config.label_names, model.stored_documents
+    cut = tokenizer(list(texts), truncation=True, max_length=8)["input_ids"]
+    assert stored.digests.tolist() == digests_of(cut).tolist()
+    ends = stored.assignments.offsets.tolist()
+    held = [stored.assignments.label_ids[start:stop].tolist() for start, stop in zip(ends, ends[1:], strict=False)]
+    assert held == [sorted(names.ids[label] for label in row) for row in labels]

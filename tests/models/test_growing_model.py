@@ -20,7 +20,7 @@ SIZES = {"bottleneck_size": 12, "num_neighbors": 3, "max_teacher_labels": 20}
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return train_word_tokenizer([*TEXTS, *LABELS.labels, "violin trumpet all life art thing", "orchestra plays"])
+    return train_word_tokenizer([*TEXTS, *LABELS.labels, "violin trumpet all life art thing zoo", "orchestra plays"])
 
 
 def documents_of(tokenizer, count: int) -> Dataset:
@@ -82,7 +82,8 @@ def test_an_extended_model_is_the_one_that_holds_the_whole(build, tokenizer, ret
     documents = documents_of(tokenizer, 40)["input_ids"][:]
     assert model.add_documents(TEXTS[30:], NAMES[30:], tokenizer) == (10, 0, 0, 0)
     vectors = vectors_of_texts(whole.teacher, documents)
-    whole.teacher.store(vectors, Assignments.of(IDS, 7), whole.teacher.parents, digests_of(documents))
+    names = [*LABELS.labels, "art", "life", "thing"]
+    whole.teacher.store(vectors, Assignments.of(IDS, 7), whole.teacher.parents, digests_of(documents), names)
     assert_same_arrays(model, whole.state_dict())
     assert model.config.to_dict() == whole.config.to_dict() and model.config.num_documents == 40
     assert not any(parameter.requires_grad for parameter in model.teacher.parameters())
@@ -131,7 +132,7 @@ def test_new_documents_teach_at_once_and_other_scores_stay(build, tokenizer):
 def test_a_new_label_teaches_at_once_and_is_silent_until_it_is_trained(build, tokenizer, tmp_path, cornet_num_blocks):
     model, texts = build(cornet_num_blocks=cornet_num_blocks), [*TEXTS[:5], "violin"]
     before = logits_of(model, tokenizer, texts)
-    # The parent "all" is new, and stands before those that are there.
+    # The parent "all" is new, and stands behind those that are there.
     new = LabelNames(["place", "n1", "12"], [None, "orchestra plays", None], [[], ["all", "art"], []])
     assert model.add_labels(new, tokenizer, ["other", "music", None]) == 2
     after = logits_of(model, tokenizer, texts)
@@ -139,11 +140,11 @@ def test_a_new_label_teaches_at_once_and_is_silent_until_it_is_trained(build, to
     assert after[:, 7:].max() < after[:, :7].min() and after[:, 7:].sigmoid().max() < 1e-3
     described = model.teacher_embedding.descriptions
     assert described[7, :3].tolist() == tokenizer.convert_tokens_to_ids(["orchestra", "plays", "music"])
-    assert (described[8] == -100).all() and described[9, 0] == tokenizer.convert_tokens_to_ids("all")
+    assert (described[8] == -100).all() and described[12, 0] == tokenizer.convert_tokens_to_ids("all")
     assert model.config.num_nodes == len(described) == 13
 
     assert model.add_documents(["violin trumpet"], [["n1"]], tokenizer).new == 1
-    assert teacher_of(model, tokenizer, "violin") == {7: False, 9: True, 10: True}
+    assert teacher_of(model, tokenizer, "violin") == {7: False, 9: True, 12: True}
     assert (logits_of(model, tokenizer, texts)[5] - after[5]).abs().max() > 1e-3
     assert model.add_labels(["n1", "12"], tokenizer) == 0
 
@@ -192,6 +193,77 @@ def test_labels_that_move_keep_their_parents(build, tokenizer):
     model.teacher.check()
 
 
+def named_teachers(model: TReaderXMLForXMTC, tokenizer, texts: list[str]) -> list[dict[str, tuple]]:
+    """Of each text's teacher the nodes by their descriptions, with weight and whether they are there as parents alone."""
+    descriptions = [tokenizer.decode(row[row >= 0]) for row in model.teacher_embedding.descriptions]
+    teachers = []
+    for text in texts:
+        columns = model.teacher_of(torch.tensor([tokenizer(text)["input_ids"]]))
+        rows = zip(*(column[0].tolist() for column in columns), strict=True)
+        teachers.append({descriptions[node]: (round(weight, 4), is_parent) for node, weight, is_parent in rows})
+    return teachers
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("resize", "add"),
+        ("resize", "open", "add"),
+        ("resize", "document", "open", "add"),
+        ("resize", "add", "add again", "document"),
+        ("add", "resize"),
+        ("add", "resize", "open", "add again", "open"),
+    ],
+)
+def test_what_teachers_say_stays_when_labels_go_and_others_come(build, tokenizer, tmp_path, steps):
+    model, texts = build(), TEXTS[:12]
+    expected = named_teachers(model, tokenizer, texts)
+    assert {"art", "thing", "life"} <= {name for teacher in expected for name in teacher}
+    more = {"add": LabelNames(["violin"], parents=[["zoo", "all", "art", "place"]])}
+    more["add again"] = LabelNames(["trumpet", "plays"], parents=[["tool", "all", "plays"], []])
+    for step in steps:
+        if step == "resize":
+            model.resize_labels([label for label in model.config.label_names.labels if label not in ("music", "tool")])
+        elif step == "open":
+            model.save_pretrained(tmp_path)
+            model = TReaderXMLForXMTC.from_pretrained(tmp_path).eval()
+        elif step == "document":
+            assert model.add_documents(["orchestra"], [["place"]], tokenizer).new == 1
+        else:
+            assert model.add_labels(more[step], tokenizer) == len(more[step])
+        assert named_teachers(model, tokenizer, texts) == expected
+        assert model.config.num_nodes == len(model.teacher_embedding.descriptions)
+        model.teacher.check()
+    for name, parents in (("violin", {"zoo", "all", "art", "place"}), ("trumpet", {"tool", "all", "plays"})):
+        if name in model.config.label_names.ids:
+            label = model.config.label_names.ids[name]
+            nodes = model.teacher.parent_ids[model.teacher.parents.rows == label]
+            rows = model.teacher_embedding.descriptions[nodes]
+            assert {tokenizer.decode(row[row >= 0]) for row in rows} == parents
+
+
+def test_a_label_that_was_a_node_already_is_this_node(build, tokenizer):
+    model, (text,) = build(), [text for text, names in zip(TEXTS[:30], NAMES, strict=False) if names == ["music"]][:1]
+    model.resize_labels([label for label in LABELS.labels if label != "music"])
+    before = named_teachers(model, tokenizer, TEXTS[:12])
+    assert model.add_labels(LabelNames(["art", "music"], parents=[[], ["art"]]), tokenizer) == 2
+    teacher = teacher_of(model, tokenizer, text)
+    assert teacher[6] is True and teacher[7] is False  # art, which music's documents have as a parent, and music
+    assert named_teachers(model, tokenizer, TEXTS[:12]) == before and model.config.num_nodes == 10
+    assert (model.document_labels.label_ids == 7).sum() == sum("music" in names for names in NAMES[:30])
+
+
+def test_documents_keep_their_labels_when_others_are_added_after_labels_went(build, tokenizer):
+    model = build()
+    model.resize_labels(["tool", "place"])
+    before = model.stored_documents.assignments
+    assert model.add_documents([TEXTS[0], "violin"], [["tool"], ["place"]], tokenizer).new == 1
+    after = model.stored_documents.assignments
+    pairs = [{*zip(part.rows.tolist(), part.label_ids.tolist(), strict=True)} for part in (before, after)]
+    assert pairs[1] - pairs[0] <= {(0, 0), (30, 1)} and not pairs[0] - pairs[1]
+    assert model.document_labels.label_ids.max() == 1
+
+
 def test_a_model_without_teacher_is_refused(tokenizer):
     model = TReaderXMLForXMTC(TReaderXMLConfig.for_tokenizer(tokenizer, num_labels=2, use_teacher=False, **SIZES))
     for add in (lambda: model.add_documents(["cat"], [[0]], tokenizer), lambda: model.add_labels(["new"], tokenizer)):
@@ -202,6 +274,7 @@ def test_a_model_without_teacher_is_refused(tokenizer):
 def test_damaged_parents_are_refused(build):
     model = build()
     model.teacher.parent_ids[0] = 11
+    model.config.corpus_digest = model.teacher.digest()
     with pytest.raises(ValueError, match="The parents are damaged: they point outside of 10 nodes"):
         model.teacher.check()
 

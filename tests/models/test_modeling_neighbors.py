@@ -8,7 +8,7 @@ import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hf_xmtc import NeighborsConfig, NeighborsForXMTC, train_word_tokenizer
-from hf_xmtc.models import score_head
+from hf_xmtc.models import neighbor_head, score_head
 from models.families import FAMILIES, LONG, NUM_LABELS, SHORT, make_batch
 from small_corpus import WORDS, make_documents
 
@@ -198,6 +198,18 @@ def test_sizes_of_a_damaged_config_are_refused(of_words, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**saved, "num_documents": "many"}))
     with pytest.raises(ValueError, match="num_documents='many', but NeighborsConfig takes"):
         type(of_words).from_pretrained(tmp_path)
+
+
+@torch.no_grad()
+def test_centroids_are_means_of_the_documents_of_a_label_in_blocks_too(monkeypatch):
+    monkeypatch.setattr(neighbor_head, "BLOCK_VECTORS", 2)
+    head = BOTH[1].build().label_head
+    assert len(head.label_ids) > 4
+    for label in range(NUM_LABELS):
+        rows = head.stored_documents.assignments.rows[head.label_ids == label]
+        expected = torch.nn.functional.normalize(head.documents.values[rows].sum(dim=0), dim=0)
+        if len(rows):
+            torch.testing.assert_close(head.centroids.values[label], expected)
 
 
 @torch.no_grad()

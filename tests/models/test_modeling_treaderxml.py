@@ -32,6 +32,7 @@ def build(**settings) -> TReaderXMLForXMTC:
     model = TReaderXMLForXMTC(TReaderXMLConfig(**{**TINY, **settings})).eval()
     if model.teacher is not None:
         model.store_descriptions([[6, 7], [8], [9, 10, 11], [12, 13], [14], [15, 16]])
+        model.teacher.node_names = torch.zeros(6, dtype=torch.int64)
         torch.nn.init.normal_(model.teacher_embedding.no_teacher)
         if settings.get("teacher_form") != "position_mean":
             torch.nn.init.normal_(model.teacher_embedding.level.weight)
@@ -64,6 +65,18 @@ def test_the_loss_is_that_of_the_papers_formula_over_raw_scores():
     multi_hot = torch.tensor([[1.0, 0, 1, 0, 0]])
     expected = torch.nn.MultiLabelSoftMarginLoss()(scores, multi_hot)
     torch.testing.assert_close(head.loss_from_logits(scores, labels), expected)
+
+
+@torch.no_grad()
+def test_the_loss_is_not_that_of_scores_after_softmax():
+    # The same scores, as the output layer's bias; after softmax the mean would be 0.569926.
+    model, labels = build(num_labels=3), torch.tensor([[0, 2]])
+    model.label_head.output.weight.zero_()
+    model.label_head.output.bias.copy_(torch.tensor([2.0, -1, 0]))
+    output = model(**make_batch(model, [SHORT]), labels=labels)
+    assert output.loss.item() == pytest.approx(0.377779, abs=1e-5)
+    after_softmax = model.label_head.loss_from_logits(output.logits.softmax(dim=1), labels)
+    assert after_softmax.item() == pytest.approx(0.569926, abs=1e-5)
 
 
 @torch.no_grad()
@@ -198,16 +211,19 @@ def test_right_padding_changes_no_score():
 
 
 @torch.no_grad()
-def test_order_of_labels_is_that_of_softmax_and_of_sigmoid():
-    logits = torch.randn(3, 5)
-    orders = [scores.argsort(dim=1).tolist() for scores in (logits, logits.softmax(1), logits.sigmoid())]
-    assert orders[0] == orders[1] == orders[2]
+def test_the_models_ranking_is_that_of_softmax_over_its_raw_scores():
+    model = VARIANTS["treaderxml-plain"][0].build()
+    batch = make_batch(model, [SHORT, LONG, [7, 8]])
+    logits, best = model(**batch).logits, model(**batch, top_k=5)
+    assert best.top_labels.tolist() == logits.softmax(dim=1).argsort(dim=1, descending=True).tolist()
+    torch.testing.assert_close(best.top_scores, logits.gather(1, best.top_labels).sigmoid())
+    assert (logits < 0).any() and len({*map(tuple, best.top_labels.tolist())}) > 1  # no probabilities, no fixed order
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("retrieval", ["words", "encoder"])
-def test_texts_are_found_by_vectors_and_after_opening_again(retrieval, tmp_path):
-    name = "treaderxml-plain" if retrieval == "words" else "treaderxml-on-bert-plain"
+@pytest.mark.parametrize("retrieval", ["tf_idf", "words", "encoder"])
+def test_texts_are_found_and_scored_alike_after_opening_again(retrieval, tmp_path):
+    name = "treaderxml-on-bert-plain" if retrieval == "encoder" else "treaderxml-plain"
     model = VARIANTS[name][0].build(retrieval=retrieval)
     if retrieval == "words":
         model.teacher.take_word_vectors(model.get_input_embeddings().weight, [0])
@@ -220,7 +236,12 @@ def test_texts_are_found_by_vectors_and_after_opening_again(retrieval, tmp_path)
     model.save_pretrained(tmp_path)
     again = TReaderXMLForXMTC.from_pretrained(tmp_path).eval()
     best, expected = again(texts, top_k=5), model(texts, top_k=5)
-    assert torch.equal(best.top_labels, expected.top_labels)
+    assert torch.equal(best.top_labels, expected.top_labels) and torch.equal(best.top_scores, expected.top_scores)
+    assert torch.equal(again.teacher_of(texts).weights, model.teacher_of(texts).weights)
+    assert (
+        model(texts, neighbor_ids=found.rows[:, 1:], neighbor_similarities=found.similarities[:, 1:]).logits
+        != model(texts).logits
+    ).any()
 
 
 @pytest.mark.parametrize("retrieval", ["tf_idf", "words", "encoder"])

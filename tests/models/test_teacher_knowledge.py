@@ -5,7 +5,7 @@ import torch
 
 from hf_xmtc.models.stored_documents import Assignments
 from hf_xmtc.models.teacher_knowledge import TeacherKnowledge
-from hf_xmtc.models.text_index import DocumentVectors, VectorIndex, nearest_texts
+from hf_xmtc.models.text_index import DocumentVectors, VectorIndex, nearest_texts, ranked_texts
 
 NO_PARENTS = [[], [], [], []]
 
@@ -81,6 +81,14 @@ def test_blocks_of_texts_give_the_same_neighbours_as_all_at_once():
     assert bool((found.rows != groups[:, None]).all()) and bool((found.similarities.diff(dim=1) <= 0).all())
 
 
+def test_texts_that_share_nothing_are_ranked_by_row_in_blocks_too():
+    rows = torch.tensor([[0.0, 1.0], [-1.0, 0.0], [-0.6, 0.8], [1.0, 0.0], [0.6, -0.8]])
+    for block_size in (5, 2):
+        ranked = ranked_texts(index_of(rows), DocumentVectors(rows[[3, 4]]), 4, block_size=block_size)
+        assert ranked.rows.tolist() == [[3, 4, 0, 1], [4, 3, 0, 1]]
+        assert ranked.similarities[:, 2:].tolist() == [[0, 0], [0, 0]]
+
+
 def test_text_without_known_words_has_no_neighbour_and_no_teacher():
     teacher = knowledge([[0], [1]])
     vectors = teacher.vectors_of(torch.tensor([[2, 2], [0, 2]]))
@@ -131,10 +139,23 @@ def test_flat_labels_have_a_teacher():
 # ---- what is stored ----------------------------------------------------------------------------------------------------------
 
 
-def test_knowledge_of_other_texts_is_refused():
-    teacher = knowledge([[1], [3]])
+@pytest.mark.parametrize(
+    "name", ["text_hashes", "node_offsets", "node_ids", "is_own", "parent_ids", "parent_offsets", "node_names"]
+)
+def test_knowledge_of_other_texts_labels_or_parents_is_refused(name):
+    teacher = knowledge([[1], [3]], parents=[[], [0], [1], []])
     teacher.check()
-    teacher.text_hashes[0] = 77
+    array = getattr(teacher, name)
+    array[1] = 1 - array[1].int()
+    with pytest.raises(ValueError, match="corpus_digest"):
+        teacher.check()
+
+
+def test_knowledge_with_a_digest_of_an_earlier_version_opens():
+    teacher = knowledge([[1], [3]], parents=[[], [0], [1], []])
+    teacher.config.corpus_digest = teacher.digest(of_first_version=True)
+    teacher.check()
+    teacher.node_ids[0] = 2
     with pytest.raises(ValueError, match="corpus_digest"):
         teacher.check()
 

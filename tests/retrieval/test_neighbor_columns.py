@@ -1,5 +1,7 @@
 """Nearest training texts as columns: exact search in blocks, who is nobody's neighbour, and what the teachers know."""
 
+from itertools import combinations
+
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -31,10 +33,10 @@ def splits(labels=LABELS) -> DatasetDict:
     )
 
 
-def model_with_teacher(data: DatasetDict, retrieval="tf_idf") -> TReaderXMLForXMTC:
+def model_with_teacher(data: DatasetDict, retrieval="tf_idf", parents="given") -> TReaderXMLForXMTC:
     settings = {"embedding_size": 8, "num_labels": 4, "vocab_size": 10, "num_neighbors": 3, "retrieval": retrieval}
     torch.manual_seed(0)
-    model = TReaderXMLForXMTC(TReaderXMLConfig(parents="given", **settings))
+    model = TReaderXMLForXMTC(TReaderXMLConfig(parents=parents, **settings))
     give_texts(model, data)
     return model
 
@@ -70,13 +72,25 @@ def test_a_trained_model_goes_on_finding_texts_by_its_first_word_vectors():
     assert torch.equal(model.teacher.word_vectors, first)
 
 
-def test_own_labels_change_nothing_in_a_texts_teacher():
-    teachers = []
-    for labels in (LABELS, [[0], [1], [0, 1, 3], *LABELS[3:]]):
-        rows, knowledge = with_neighbors(splits(labels))
-        row = rows["train"].with_format("torch")[2]
-        teachers.append(knowledge.teacher_from(row[NEIGHBORS][None], row[SIMILARITIES][None]))
-    assert all(torch.equal(*parts) for parts in zip(*teachers, strict=True))
+def inputs_of_row(row: int, texts: list[list[int]], labels: list[list[int]], parents: str) -> list[torch.Tensor]:
+    """What a training text is read with: its teacher, the descriptions of this one's labels, and similarities."""
+    data = DatasetDict(train=Dataset.from_dict({"input_ids": texts, "labels": labels}))
+    model = model_with_teacher(data, parents=parents)
+    columns = add_neighbors(data, model.teacher, lambda texts: vectors_of_texts(model.teacher, texts))
+    found = columns["train"].with_format("torch")[row]
+    teacher = model.teacher.teacher_from(found[NEIGHBORS][None], found[SIMILARITIES][None])
+    labels_alone = teacher.node_ids[teacher.node_ids < 4]
+    return [*teacher, model.teacher_embedding.descriptions[labels_alone], found[SIMILARITIES]]
+
+
+@pytest.mark.parametrize("parents", ["given", "containment", "tree"])
+def test_own_labels_change_nothing_in_a_texts_teacher(parents):
+    # All texts have the word 2, so all are neighbours. Label 1 comes with label 0 nine times in ten, whatever the last text has.
+    texts = [[2, *pair] for pair in combinations(range(3, 9), 2)][:14]
+    labels = [*[[0, 1]] * 11, [0, 3], [2], [2, 3]]
+    first, *others = (inputs_of_row(13, texts, [*labels[:13], own], parents) for own in ([2, 3], [1, 3], [0, 1, 2]))
+    assert first[0].shape[1] > 1 and (parents == "containment" or first[2].any())
+    assert all(torch.equal(part, of_first) for other in others for part, of_first in zip(other, first, strict=True))
 
 
 def test_report_counts_labels_of_teachers_and_votes():

@@ -236,6 +236,29 @@ def test_what_the_parts_of_a_model_of_candidates_are_worth_stands_below_it():
     assert "B: the" not in text
 
 
+def test_what_the_teachers_of_a_model_know_is_told_once_for_rows_with_the_same():
+    def with_teacher(seed, recall):
+        run, votes = result(seed, 0.5), dict.fromkeys(("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5"), recall / 2)
+        for split, more in (("validation", 0.05), ("test", 0.0)):
+            run["metrics"][split] |= {"teacher_recall": recall + more}
+            run["metrics"][split] |= {f"neighbors_{name}": value for name, value in votes.items()}
+        return run
+
+    rows = [
+        row("a", [with_teacher(1, 0.2), with_teacher(2, 0.3)]),
+        row("b", [with_teacher(1, 0.6)]),
+        row("c", [with_teacher(1, 0.6)]),
+    ]
+    text = markdown("T", [*rows, row("d", [result(1, 0.4)])])
+    shown = "65.0 % on validation, 60.0 % on test; 30.0 % on validation, 25.0 % on test (A)."
+    assert f"Share of a document's labels that its teacher holds: {shown}" in text
+    few, many = (
+        ", ".join(f"{name} {value}" for name in ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5")) for value in ("12.50", "30.00")
+    )
+    assert f"Votes of a teacher's texts alone, without any training: {many}; {few} (A)." in text
+    assert "teacher" not in markdown("T", [row("d", [result(1, 0.4)])])
+
+
 def test_how_well_training_documents_are_fitted_has_a_column_where_it_was_measured():
     with_both = result(1, 0.5, label_dependency_kl=0.25)
     text = markdown("T", [row("a", [with_both]), row("b", [result(1, 0.3)])], layout=TableLayout(("P@1",)))

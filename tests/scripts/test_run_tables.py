@@ -228,7 +228,9 @@ def test_a_run_that_another_process_is_at_is_left_to_it(table, tmp_path, runs_do
 
 def test_word_vectors_are_given_to_the_families_of_words_alone(table, tmp_path, monkeypatch):
     (table.recipes / "words.yaml").write_text("model_family: xmlcnn\n", encoding="utf-8")
-    table = dataclasses.replace(table, rows=(Row("words", "Words", LINE), table.rows[1]), word_vectors=True)
+    (table.recipes / "votes.yaml").write_text("model_family: neighbors\n", encoding="utf-8")
+    rows = (Row("words", "Words", LINE), table.rows[1], Row("votes", "Votes", LINE, seeded=False))
+    table = dataclasses.replace(table, rows=rows, word_vectors=True)
     commands = []
 
     def stop(command, check):
@@ -236,10 +238,10 @@ def test_word_vectors_are_given_to_the_families_of_words_alone(table, tmp_path, 
         return SimpleNamespace(returncode=1)
 
     monkeypatch.setattr(run_tables.subprocess, "run", stop)
-    for name in ("words", "model"):
+    for name in ("words", "model", "votes"):
         with pytest.raises(RuntimeError, match="ended with exit code 1"):
             run_table(table, [name], [1], tmp_path / "results", tmp_path / "work", word_vectors=tmp_path / "glove.txt")
-    assert ["--word_vectors" in command for command in commands] == [True, False]
+    assert ["--word_vectors" in command for command in commands] == [True, False, False]
     assert commands[0][-1] == str(tmp_path / "glove.txt")
     with pytest.raises(ValueError, match="'toy' with word_vectors=None, but it starts from pretrained word vectors"):
         run_table(table, ["words"], [1], tmp_path / "results", tmp_path / "work")

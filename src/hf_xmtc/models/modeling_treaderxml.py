@@ -117,7 +117,9 @@ class TReaderXMLForXMTC(GrowingModel, OptionalBackboneModel):
 
     @property
     def document_labels(self) -> Assignments:
-        return self.stored_documents.assignments
+        labels = self.stored_documents.assignments
+        kept = labels.label_ids < self.config.num_labels  # removed labels stay in the teachers
+        return Assignments.of_pairs(labels.rows[kept], labels.label_ids[kept], self.config.num_documents)
 
     @property
     def stored_documents(self) -> StoredDocuments:
@@ -139,16 +141,14 @@ class TReaderXMLForXMTC(GrowingModel, OptionalBackboneModel):
             tokens = self.token_ids_of(texts, tokenizer)
             return self.teacher_embedding.rows_of([[token for token in ids if token not in special] for ids in tokens])
 
-        known, num_labels = self.teacher_embedding.descriptions, self.config.num_labels
-        of_others = known[num_labels:]
-        if self.config.parents_from == "given":
-            parents, others = self.config.label_names.parent_ids()
-            num_nodes = num_labels + len(others)
-            self.teacher.store_parents(Assignments.of(parents, num_nodes), num_nodes)
-            of_others = rows_of(others)
+        names, embedding = self.config.label_names, self.teacher_embedding
+        nodes, others = self.teacher.name_labels(names, len(texts))
+        embedding.select(nodes)
         # A number is no text.
-        of_new = rows_of(["" if text.isdigit() else text for text in texts])
-        self.teacher_embedding.descriptions = torch.cat([known[: num_labels - len(texts)], of_new, of_others])
+        embedding.descriptions[len(names) - len(texts) : len(names)] = rows_of(
+            ["" if text.isdigit() else text for text in texts]
+        )
+        embedding.descriptions[len(nodes) - len(others) :] = rows_of(others)
 
     # ---- encoding --------------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,9 @@ from transformers import initialization as init
 from .configuration_neighbors import NeighborsConfig
 from .inverted_index import index_entries
 from .label_block_loss import LabelMatrix
-from .label_topk import exact_topk
 from .score_head import ScoreHead
 from .stored_documents import Assignments, StoredDocuments
-from .text_index import DocumentVectors, Neighbors, VectorIndex, WordIndex
+from .text_index import DocumentVectors, Neighbors, VectorIndex, WordIndex, ranked_texts
 from .tf_idf import WordValues
 
 __all__ = ["LabelSimilarities", "NeighborHead", "Neighbors"]
@@ -20,6 +19,8 @@ __all__ = ["LabelSimilarities", "NeighborHead", "Neighbors"]
 # Between labels of equal scores the one with more training documents comes first: this times ln(1 + its documents) is
 # added, which float32 still tells apart beside a vote of 0.5. Scores of 1 are equal.
 PRIOR = 1e-6
+# Vectors of documents that are added up at a time.
+BLOCK_VECTORS = 2**16
 
 
 class LabelSimilarities(NamedTuple):
@@ -144,8 +145,11 @@ class NeighborHead(ScoreHead):
         entries = torch.isin(self.label_ids, labels).nonzero()[:, 0]
         places = torch.searchsorted(labels, self.label_ids[entries].to(labels))
         rows = Assignments(self.label_offsets, self.label_ids).rows[entries]
-        vectors = self.documents.values[rows].float()
-        return vectors.new_zeros(len(labels), vectors.shape[1]).index_add(0, places, vectors)
+        vectors = self.documents.values
+        sums = vectors.new_zeros(len(labels), vectors.shape[1], dtype=torch.float32)
+        for block, of_block in zip(rows.split(BLOCK_VECTORS), places.split(BLOCK_VECTORS), strict=True):
+            sums.index_add_(0, of_block, vectors[block].float())
+        return sums
 
     def check(self) -> None:
         """Refuse arrays that point to what is not there.
@@ -166,11 +170,7 @@ class NeighborHead(ScoreHead):
 
     def neighbors(self, hidden: WordValues | DocumentVectors, num_neighbors: int | None = None) -> Neighbors:
         """The most similar training documents, ``num_neighbors`` or as many as the config says."""
-        similarities = self.documents.similarities(hidden).clamp(min=0)  # (B, N)
-        if not similarities.shape[1]:
-            return Neighbors(similarities.long(), similarities)
-        similarities, rows = exact_topk(similarities, num_neighbors or self.config.num_neighbors)
-        return Neighbors(rows, similarities)
+        return ranked_texts(self.documents, hidden, num_neighbors or self.config.num_neighbors)
 
     def shares(self, similarities: Tensor) -> Tensor:
         """Share of each neighbour, the most similar first, in the votes of a text, (B, K)."""
@@ -221,8 +221,16 @@ class NeighborHead(ScoreHead):
         """Vectors of documents by their digests, (B,); None where one of them is not held, or words are instead of vectors."""
         if isinstance(self.documents, WordIndex) or not len(self.digests):
             return None
-        same = digests[:, None] == self.digests  # (B, N)
-        return DocumentVectors(self.documents.values[same.int().argmax(dim=1)]) if bool(same.any(dim=1).all()) else None
+        documents, rows = self._rows_of(digests, self.digests)
+        first = torch.searchsorted(documents, torch.arange(len(digests), device=documents.device))
+        return DocumentVectors(self.documents.values[rows[first]]) if len(documents.unique()) == len(digests) else None
+
+    @staticmethod
+    def _rows_of(digests: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
+        """Pairs of a document (B,) and a row of those that are ``held`` (N,), of the same digest."""
+        rows = torch.isin(held, digests).nonzero()[:, 0]
+        documents, places = (digests[:, None] == held[rows]).nonzero(as_tuple=True)
+        return documents, rows[places]
 
     def scores_without_own(self, hidden: WordValues | DocumentVectors, digests: Tensor) -> Tensor:
         """Scores of training documents as if the head did not hold them, (B, L): they neither vote nor count in centroids.
@@ -234,14 +242,12 @@ class NeighborHead(ScoreHead):
         Raises:
             ValueError: If an older version has stored the documents, without digests.
         """
-        texts, rows = (digests[:, None] == self.stored_documents.digests).nonzero(as_tuple=True)
-        similarities = self.documents.similarities(hidden).clamp(min=0)
-        similarities[texts, rows] = 0
-        similarities, nearest = exact_topk(similarities, self.config.num_neighbors)
+        held = self.stored_documents.digests
+        neighbors = ranked_texts(self.documents, hidden, self.config.num_neighbors, held, digests)
         labels = self.label_similarities(hidden)
         if labels.centroids is not None:
-            self._leave_out_of_centroids(labels.centroids, hidden.values.float(), texts, rows)
-        return self.mix(Neighbors(nearest, similarities), labels)
+            self._leave_out_of_centroids(labels.centroids, hidden.values.float(), *self._rows_of(digests, held))
+        return self.mix(neighbors, labels)
 
     def _leave_out_of_centroids(self, cosines: Tensor, hidden: Tensor, texts: Tensor, rows: Tensor) -> None:
         """Put in place the cosines (B, L) of texts (E,) with the centroids of their own labels without their rows (E,)."""

@@ -102,6 +102,8 @@ class StoredDocuments(NamedTuple):
         places = torch.cat([rows[:count], rows.new_full((len(others.digests),), -1)])
         places[count + new] = count + torch.arange(len(new), device=device)
 
+        if len(self.assignments.label_ids):  # of which those of a teacher may be labels that were removed
+            num_labels = max(num_labels, 1 + int(self.assignments.label_ids.max()))
         known, given = (
             texts[start:][part.rows] * num_labels + part.label_ids
             for start, part in ((0, self.assignments), (count, others.assignments))

@@ -1,6 +1,7 @@
 """`TeacherKnowledge`: the labels of the most similar training texts, and their parents, as a teacher that a text is read with."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,12 +12,16 @@ from .aligned_tokens import align_words
 from .backbones import build_backbone, run_backbone
 from .inverted_index import index_entries
 from .label_losses import sum_type
-from .stored_documents import Assignments, StoredDocuments
+from .label_names import LabelNames
+from .stored_documents import Assignments, StoredDocuments, digests_of
 from .text_index import DocumentVectors, Neighbors, VectorIndex, WordIndex, nearest_texts
 from .tf_idf import TfIdf, WordValues
 from .tracing import is_traced
 
 __all__ = ["Teacher", "TeacherKnowledge"]
+
+# Before a digest that covers the parents, which earlier ones did not.
+VERSION = "2:"
 
 
 class Teacher(NamedTuple):
@@ -65,6 +70,7 @@ class TeacherKnowledge(nn.Module):
         self.register_buffer("node_offsets", torch.zeros(config.num_documents + 1, dtype=torch.int32))
         self.register_buffer("node_ids", torch.zeros(config.num_assignments, dtype=torch.int32))
         self.register_buffer("is_own", torch.zeros(config.num_assignments, dtype=torch.bool))
+        self.register_buffer("node_names", torch.zeros(config.num_nodes, dtype=torch.int64))
         self.register_buffer("parent_offsets", torch.zeros(config.num_labels + 1, dtype=torch.int32))
         self.register_buffer("parent_ids", torch.zeros(config.num_parents, dtype=torch.int32))
         self.requires_grad_(False)
@@ -94,7 +100,12 @@ class TeacherKnowledge(nn.Module):
 
     @torch.no_grad()
     def store(
-        self, texts: WordValues | DocumentVectors, labels: Assignments, parents: Assignments, text_hashes: Tensor
+        self,
+        texts: WordValues | DocumentVectors,
+        labels: Assignments,
+        parents: Assignments,
+        text_hashes: Tensor,
+        names: Sequence[str] = (),
     ) -> None:
         """Hold training texts with their labels, and write their sizes and digest into the config.
 
@@ -103,23 +114,58 @@ class TeacherKnowledge(nn.Module):
             labels: Their labels.
             parents: The parents of each label, of which those that are no labels have ids from L on.
             text_hashes: The same number for the same text, (N,) int64.
+            names: Names of the nodes, labels first; those without a name come last and are left out.
         """
         self.texts.store(texts)
         self.text_hashes = text_hashes.to(self.node_ids.device).contiguous()
         last = int(parents.label_ids.max()) if len(parents.label_ids) else -1
-        self._assign(labels, parents, max(self.config.num_labels, last + 1))
+        num_nodes = max(self.config.num_labels, last + 1)
+        self.node_names = nn.functional.pad(_digests_of(names), (0, num_nodes - len(names))).to(self.node_ids.device)
+        self._assign(labels, parents, num_nodes)
 
     @torch.no_grad()
     def add_documents(self, texts: WordValues | DocumentVectors, stored: StoredDocuments) -> None:
         """Hold further texts behind those that are there; ``stored`` has the digests and labels of all."""
         self.texts.add(texts)
         self.text_hashes = stored.digests.contiguous()
-        self._assign(stored.assignments, self.parents, self.config.num_nodes)
+        self._assign(stored.assignments, self.parents, self.config.num_nodes, Assignments(self.node_offsets, self.node_ids))
 
     @torch.no_grad()
-    def store_parents(self, parents: Assignments, num_nodes: int) -> None:
-        """Hold other parents of the labels, of ``num_nodes`` nodes."""
-        self._assign(self.stored_documents.assignments, parents, num_nodes)
+    def name_labels(self, names: LabelNames, num_new: int) -> tuple[Tensor, list[str]]:
+        """Let the last labels, which are new, be the nodes of their names; with given parents they get theirs.
+
+        A node that has the name of a new label, a parent that was no label or a label that was removed, becomes the label.
+
+        Args:
+            names: All labels.
+            num_new: How many are new, each still a node without documents.
+
+        Returns:
+            The old id of each node, (M,), -1 for new ones; and the names of these, parents that are no labels, which come last.
+        """
+        num_labels, device = len(names), self.node_names.device
+        first, is_given = num_labels - num_new, self.config.parents_from == "given"
+        self.node_names[:num_labels] = _digests_of(names.labels).to(device)
+        node_of = {name: node for node, name in enumerate(self.node_names.tolist()) if name and node >= num_labels}
+        taken = [node_of.pop(name, label) for label, name in enumerate(self.node_names[first:num_labels].tolist(), first)]
+        behind = sorted({*range(num_labels, self.config.num_nodes)} - {*taken})
+
+        pairs = [(label, parent) for label in range(first, num_labels) for parent in names.parents_of(label) if is_given]
+        others = sorted({parent for _, parent in pairs})
+        is_new = ~torch.isin(_digests_of(others).to(device), self.node_names)
+        others = [other for other, new in zip(others, is_new.tolist(), strict=True) if new]
+        nodes = torch.tensor([*range(first), *taken, *behind, *[-1] * len(others)])
+        self._renumber(nodes, num_labels)
+        self.node_names[len(nodes) - len(others) :] = _digests_of(others).to(device)
+
+        node_of = {name: node for node, name in reversed([*enumerate(self.node_names.tolist())])}  # a label first
+        given = [node_of[name] for name in _digests_of([parent for _, parent in pairs]).tolist()]
+        keys = [label * len(nodes) + node for (label, _), node in zip(pairs, given, strict=True) if node != label]
+        known = self.parents.rows * len(nodes) + self.parent_ids
+        keys = torch.cat([known.cpu(), torch.tensor(keys, dtype=torch.long)]).unique()
+        parents = Assignments.of_pairs(keys // len(nodes), keys % len(nodes), num_labels)
+        self._assign(self.stored_documents.assignments, parents, len(nodes), Assignments(self.node_offsets, self.node_ids))
+        return nodes, others
 
     @property
     def found_by(self) -> Tensor | None:
@@ -140,12 +186,14 @@ class TeacherKnowledge(nn.Module):
         labels = Assignments.of_pairs(rows, self.node_ids[self.is_own], len(self.text_hashes))
         return StoredDocuments(self.text_hashes, labels)
 
-    def _assign(self, labels: Assignments, parents: Assignments, num_nodes: int) -> None:
+    def _assign(self, labels: Assignments, parents: Assignments, num_nodes: int, held: Assignments | None = None) -> None:
+        """Hold labels of documents and their parents, besides nodes that are ``held``: parents of removed labels stay, too."""
         labels, parents = (Assignments(*(part.to(self.node_ids.device) for part in pairs)) for pairs in (labels, parents))
         own = labels.rows * num_nodes + labels.label_ids
         ends = parents.offsets[-1:].expand(num_nodes + 1 - len(parents.offsets))  # nodes that are no labels have no parents
         which, entries = index_entries(torch.cat([parents.offsets, ends]), labels.label_ids)
-        keys = torch.cat([own, labels.rows[which] * num_nodes + parents.label_ids[entries]]).unique()
+        keys = [own, labels.rows[which] * num_nodes + parents.label_ids[entries]]
+        keys = torch.cat(keys if held is None else [*keys, held.rows * num_nodes + held.label_ids]).unique()
         self._assign_nodes(keys // num_nodes, keys % num_nodes, torch.isin(keys, own), parents, num_nodes)
 
     def _assign_nodes(
@@ -163,12 +211,21 @@ class TeacherKnowledge(nn.Module):
             config.num_values = len(self.texts.values)
         config.corpus_digest = self.digest()
 
-    def digest(self) -> str:
-        """A hexadecimal digest of the training texts' tokens, labels and parents."""
+    def digest(self, of_first_version: bool = False) -> str:
+        """A hexadecimal digest of the training texts' tokens and labels, and of the parents and names of nodes.
+
+        The vectors of texts, which have other numbers in another dtype, are not in it.
+
+        Args:
+            of_first_version: As it was before version 2, of tokens and labels alone.
+        """
         digest = hashlib.blake2b(digest_size=16)
-        for tensor in (self.text_hashes, self.node_offsets, self.node_ids, self.is_own):
+        tensors = [self.text_hashes, self.node_offsets, self.node_ids, self.is_own]
+        if not of_first_version:
+            tensors += [self.parent_offsets, self.parent_ids, self.node_names]
+        for tensor in tensors:
             digest.update(tensor.cpu().numpy())
-        return digest.hexdigest()
+        return digest.hexdigest() if of_first_version else VERSION + digest.hexdigest()
 
     def check(self) -> None:
         """Refuse arrays that are not those of the config, or point to what is not there.
@@ -176,10 +233,11 @@ class TeacherKnowledge(nn.Module):
         Raises:
             ValueError: If they do.
         """
-        if self.digest() != self.config.corpus_digest:
+        expected = self.config.corpus_digest
+        if (digest := self.digest(of_first_version=not expected.startswith(VERSION))) != expected:
             raise ValueError(
-                f"The training texts in the weights have the digest {self.digest()}, but config.json has "
-                f"corpus_digest={self.config.corpus_digest!r}. Do the two files come from different models? Copy both from the same folder."
+                f"The training texts in the weights have the digest {digest}, but config.json has "
+                f"corpus_digest={expected!r}. Do the two files come from different models? Copy both from the same folder."
             )
         self.texts.check()
         num_nodes = self.config.num_nodes
@@ -202,14 +260,20 @@ class TeacherKnowledge(nn.Module):
         was_label = torch.arange(config.num_labels)
         removed = was_label[~torch.isin(was_label, old_ids)]
         nodes = torch.cat([old_ids, torch.arange(config.num_labels, config.num_nodes), removed])
-        new_ids = torch.empty(config.num_nodes, dtype=torch.long)
+        self._renumber(nodes, len(old_ids))
+        return nodes
+
+    def _renumber(self, nodes: Tensor, num_labels: int) -> None:
+        """Let the nodes be those of some ids, (M,) in this order, each at most once; at -1 new ones. The others have had nothing."""
+        new_ids = torch.empty(self.config.num_nodes, dtype=torch.long)
         new_ids[nodes[nodes >= 0]] = (nodes >= 0).nonzero()[:, 0]
         documents = Assignments(self.node_offsets, self.node_ids).rows.cpu()
         children, parents = new_ids[self.parents.rows.cpu()], new_ids[self.parent_ids.long().cpu()]
-        pairs = (children * len(nodes) + parents)[children < len(old_ids)].sort().values
-        parents = Assignments.of_pairs(pairs // len(nodes), pairs % len(nodes), len(old_ids))
+        pairs = (children * len(nodes) + parents)[children < num_labels].sort().values
+        parents = Assignments.of_pairs(pairs // len(nodes), pairs % len(nodes), num_labels)
+        self.node_names = self.node_names[nodes.clamp(min=0).to(self.node_names.device)]
+        self.node_names[nodes < 0] = 0
         self._assign_nodes(documents, new_ids[self.node_ids.long().cpu()], self.is_own.cpu(), parents, len(nodes))
-        return nodes
 
     @torch.no_grad()
     def forget_labels(self) -> None:
@@ -218,6 +282,7 @@ class TeacherKnowledge(nn.Module):
         labels, parents = (
             Assignments.of_pairs(nothing, nothing, size) for size in (self.texts.num_texts, self.config.num_labels)
         )
+        self.node_names = self.node_names.new_zeros(self.config.num_labels)
         self._assign(labels, parents, self.config.num_labels)
 
     # ---- the teacher of a text -------------------------------------------------------------------------------------------
@@ -286,3 +351,7 @@ class TeacherKnowledge(nn.Module):
     def teacher_of(self, vectors: WordValues | DocumentVectors) -> Teacher:
         """The teacher of texts that are no training texts, from `vectors_of`."""
         return self.teacher_from(*self.neighbors(vectors))
+
+
+def _digests_of(names: Sequence[str]) -> Tensor:
+    return digests_of([list(name.encode()) for name in names])

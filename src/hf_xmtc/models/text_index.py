@@ -11,7 +11,7 @@ from .inverted_index import index_entries, word_products
 from .label_topk import exact_topk
 from .tf_idf import WordValues
 
-__all__ = ["DocumentVectors", "Neighbors", "VectorIndex", "WordIndex", "nearest_texts"]
+__all__ = ["DocumentVectors", "Neighbors", "VectorIndex", "WordIndex", "nearest_texts", "ranked_texts"]
 
 # Texts that documents are compared with at a time.
 BLOCK_TEXTS = 2**17
@@ -196,6 +196,19 @@ def nearest_texts(
     own_groups: Tensor | None = None,
     block_size: int = BLOCK_TEXTS,
 ) -> Neighbors:
+    """Those of `ranked_texts` that are similar at all; row -100 and similarity 0 where no further text is."""
+    rows, similarities = ranked_texts(index, documents, k, text_groups, own_groups, block_size)
+    return Neighbors(rows.masked_fill(similarities == 0, -100), similarities)
+
+
+def ranked_texts(
+    index: WordIndex | VectorIndex,
+    documents: WordValues | DocumentVectors,
+    k: int,
+    text_groups: Tensor | None = None,
+    own_groups: Tensor | None = None,
+    block_size: int = BLOCK_TEXTS,
+) -> Neighbors:
     """The k most similar texts of each document, exactly, without the similarities of all at once where texts have vectors.
 
     Args:
@@ -203,19 +216,20 @@ def nearest_texts(
         documents: B documents.
         k: Texts per document.
         text_groups: A group for each text, (N,): of its own row number alone, or one that equal texts share.
-        own_groups: The group of each document, (B,), whose texts are not its neighbours: it is one of them itself.
+        own_groups: The group of each document, (B,), whose texts have similarity 0: it is one of them itself.
         block_size: Texts at a time.
 
     Returns:
-        min(k, N) of each document; row -100 and similarity 0 where no further text has one above 0.
+        min(k, N) of each document.
     """
     best = rows = None
     for start, similarities in index.similarity_blocks(documents, block_size):
-        if own_groups is not None:
-            groups = text_groups[start : start + similarities.shape[1]]
-            similarities = similarities.masked_fill(groups == own_groups[:, None], -1)
         if not similarities.shape[1]:
             continue
+        similarities = similarities.clamp(min=0)
+        if own_groups is not None:
+            groups = text_groups[start : start + similarities.shape[1]]
+            similarities = similarities.masked_fill(groups == own_groups[:, None], 0)
         values, places = exact_topk(similarities, k)
         if best is None:
             best, rows = values, places + start
@@ -226,4 +240,4 @@ def nearest_texts(
     if best is None:
         empty = index.values.new_zeros(documents.num_documents, 0)
         return Neighbors(empty.long(), empty)
-    return Neighbors(rows.masked_fill(best <= 0, -100), best.clamp(min=0))
+    return Neighbors(rows, best)

@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 
 # Numbers of a block of documents against a block of stored texts.
 BLOCK_NUMBERS = 2**26
-# Stored texts from which faiss searches on a CPU. All pairs of 1.2 million texts with 300 numbers are 0.9 · 10^15 operations: a minute on a
-# GPU, but hours on some cores (scripts/benchmarks/neighbor_search.py).
+# Stored texts from which faiss searches on a CPU. All pairs of 1.2 million texts with 300 numbers are 0.9 · 10^15 operations: hours on some cores
+# (scripts/benchmarks/neighbor_search.py).
 APPROXIMATE_FROM = 500_000
 # Of about 4 · √N lists of texts those that are searched.
 PROBED_LISTS = 64

@@ -80,8 +80,9 @@ class LabelledTexts:
         labels, partner = self.labels_of(row), None
         if (shared := labels[self.counts[labels] > 1]).size:
             label = self._rare(shared, random)
-            others = self.documents_by_label[self.ends[label] - self.counts[label] : self.ends[label]]
-            partner = int(random.choice(others[others != row]))
+            others = self.documents_by_label[self.ends[label] - self.counts[label] : self.ends[label]]  # rows that ascend
+            place = random.integers(len(others) - 1)
+            partner = int(others[place + (place >= np.searchsorted(others, row))])  # the document's own place is left out
         named = labels[self.has_text[labels]]
         return partner, self._rare(named, random) if named.size else None
 

@@ -1,4 +1,7 @@
-"""Parents of labels where the data name none: labels that contain others, or clusters."""
+"""Parents of labels where the data name none: labels that contain others, or clusters.
+
+Both are counted over all training texts, each with its own labels, of which a text's own are one in N.
+"""
 
 import numpy as np
 from scipy.sparse import csr_array

@@ -90,7 +90,8 @@ def store_teacher(
 
     nodes = label_nodes(config.parents, names, label_rows, label_texts, tokenize, tf_idf, config.description_length)
     assignments = [Assignments.of(rows, len(nodes.descriptions)) for rows in (label_rows, nodes.parents)]
-    knowledge.store(vectors, *assignments, text_hashes=digests_of(texts))
+    others = names.parent_ids()[1] if nodes.parents_from == "given" else []
+    knowledge.store(vectors, *assignments, text_hashes=digests_of(texts), names=[*names.labels, *others])
     model.store_descriptions(nodes.descriptions)
     config.parents_from = nodes.parents_from
     with_parents = sum(map(bool, nodes.parents))
