@@ -126,15 +126,18 @@ def _ndcg_by_setting(
     model: NeighborsForXMTC, hidden: WordValues | DocumentVectors, validation: Dataset, settings: list[dict[str, Any]]
 ) -> list[float]:
     """nDCG@5 with each setting; neighbours are searched once."""
-    head, rankings, positives = model.label_head, [[] for _ in settings], validation["labels"][:]
-    num_ranked = 5 + most_filtered(validation)
+    head, positives = model.label_head, validation["labels"][:]
+    num_ranked = min(5 + most_filtered(validation), model.config.num_labels)
+    # In one piece: many small arrays that stay would keep the memory of the large ones between them from being used again.
+    rankings = np.empty((len(settings), len(positives), num_ranked), dtype=np.int64)
     batch_size = max(1, min(256, BLOCK_NUMBERS // head.numbers_per_document))
     most = max(setting.get("num_neighbors", model.config.num_neighbors) for setting in settings)
     for start in range(0, len(positives), batch_size):
-        batch = hidden.of_documents(start, min(start + batch_size, len(positives))).to(model.device)
+        stop = min(start + batch_size, len(positives))
+        batch = hidden.of_documents(start, stop).to(model.device)
         neighbors, similarities = head.neighbors(batch, most), head.label_similarities(batch, all_kinds=True)
         for setting, ranking in zip(settings, rankings, strict=True):
             _apply(model, setting)
             nearest = Neighbors(*(part[:, : model.config.num_neighbors] for part in neighbors))
-            ranking.append(exact_topk(head.mix(nearest, similarities), num_ranked)[1].cpu().numpy())
-    return [ndcg_at_k(drop_filtered_ids(np.concatenate(ranking), validation), positives, 5) for ranking in rankings]
+            ranking[start:stop] = exact_topk(head.mix(nearest, similarities), num_ranked)[1].cpu().numpy()
+    return [ndcg_at_k(drop_filtered_ids(ranking, validation), positives, 5) for ranking in rankings]
