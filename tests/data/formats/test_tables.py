@@ -18,6 +18,31 @@ def test_cells_of_several_labels(read_table):
         read_table("i.csv", "text,labels\nx,x|y\n")
 
 
+@pytest.mark.parametrize(
+    ("cell", "labels"),
+    [
+        ("['heart attack' 'flu']", ["heart attack", "flu"]),  # as pandas writes arrays of numpy
+        ("['a'  'b'\n 'c']", ["a", "b", "c"]),
+        ("['it\\'s', \"b's\" , u'c',]", ["it's", "b's", "c"]),
+        ("[1 23]", ["1", "23"]),
+        ("[007, -0]", ["007", "-0"]),
+        ('["a", 3]', ["a", "3"]),
+        ("[ ]", []),
+    ],
+)
+def test_lists_in_cells(read_table, cell, labels):
+    doubled = cell.replace('"', '""')
+    assert read_table("a.csv", f'text,labels\nx,"{doubled}"\n') == [["x", labels]]
+
+
+@pytest.mark.parametrize(
+    "cell", ["[0x10, 1_000]", "['a''b']", "['a' ... 'b']", "['a', None]", "[1.5]", "[['a']]", "['\\x']", "[" * 9_999 + "]"]
+)
+def test_lists_in_cells_that_are_refused(read_table, cell):
+    with pytest.raises(ValueError, match="a.csv, line 2: the labels .* are no list of strings .*--label_separator"):
+        read_table("a.csv", f'text,labels\nx,"{cell}"\n')
+
+
 def test_columns_under_other_names(read_table):
     content = "id,title,abstract,topic_1,topic_2\n7,t,a,x,y\n8,t,,z,\n"
     rows = read_table("a.csv", content, text_column="title,abstract", label_column="topic_*")

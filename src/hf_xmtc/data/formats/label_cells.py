@@ -17,6 +17,10 @@ MULTI_HOT_VALUES = "0 or 1, true or false, yes or no, or x and nothing"
 # As Annif writes subjects.
 _URIS = re.compile(r"<\w+:[^<>\s]+>(\s+<\w+:[^<>\s]+>)*")
 
+# A string or whole number in a list, and such a list: numpy has no commas, and writes long ones in several lines.
+_ENTRY = re.compile(r"""u?'(?:[^'\\]|\\.)*'|u?"(?:[^"\\]|\\.)*"|-?\d+""", re.DOTALL)
+_LIST = re.compile(rf"\[\s*(?:(?:{_ENTRY.pattern})(?:\s*,\s*|\s+|(?=\])))*\]", re.DOTALL)
+
 
 def is_one(value: Any) -> bool | None:
     """Whether a cell or a JSON value says that the document has a label; None where it says neither."""
@@ -100,17 +104,24 @@ def _shortened(cell: str) -> str:
 
 
 def _listed(cell: str, place: str) -> list[str]:
-    """A list as JSON or Python write it; numbers become their digits."""
+    """A list as JSON, Python or numpy write it; numbers stay as they are written."""
     try:
-        values = json.loads(cell)
-    except ValueError:
-        try:
-            values = ast.literal_eval(cell)
-        except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-            raise ValueError(
-                f"{place}: the labels {cell!r:.80} are no list in JSON or Python. If they are plain text, name what separates them: "
-                "label_separator='|' (--label_separator '|'), or '' where a cell is one label."
-            ) from error
-    if not all(type(value) in (str, int) for value in values):
-        raise ValueError(f"{place}: the labels {cell!r:.80} are not all strings. Put each label into quotes.")
-    return [label for value in values if (label := str(value).strip())]
+        values = json.loads(cell, parse_int=str)
+    except (ValueError, RecursionError):
+        values = _python_list(cell)
+    if values is None or not all(isinstance(value, str) for value in values):
+        raise ValueError(
+            f"{place}: the labels {cell!r:.80} are no list of strings or whole numbers in JSON or Python. Put each label into quotes. If they "
+            "are plain text, name what separates them: label_separator='|' (--label_separator '|'), or '' where a cell is one label."
+        )
+    return [label for value in values if (label := value.strip())]
+
+
+def _python_list(cell: str) -> list[str] | None:
+    # Python itself would join the strings of numpy, which have no comma between them.
+    if not _LIST.fullmatch(cell):
+        return None
+    try:
+        return [ast.literal_eval(entry) if entry[-1] in "'\"" else entry for entry in _ENTRY.findall(cell)]
+    except (ValueError, SyntaxError):  # of an escape
+        return None
