@@ -9,7 +9,7 @@ import pyarrow.dataset as pads
 
 from .column_batches import column_batches
 from .formats.label_cells import MULTI_HOT_VALUES, is_one
-from .formats.text_columns import matching_columns
+from .formats.text_columns import matching_columns, matching_label_columns
 from .label_columns import is_list, is_string
 from .loader_settings import LoaderSettings
 
@@ -41,8 +41,7 @@ def _joined_texts(arrays: list[pa.Array]) -> pa.Array:
 
 def label_columns(schema: pa.Schema, settings: LoaderSettings) -> list[str]:
     """The label columns that have to be joined; empty where one column holds the lists, or one of several is missing."""
-    texts = matching_columns(schema.names, settings.text_column)
-    columns = [column for column in matching_columns(schema.names, settings.label_column) if column not in texts]
+    columns = matching_label_columns(schema.names, settings.label_column, settings.text_column)
     if columns == [settings.label_column] and (
         settings.label_format != "multi_hot" or is_list(schema.field(columns[0]).type)
     ):

@@ -1,3 +1,5 @@
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 
@@ -57,6 +59,31 @@ def test_columns_under_other_names(read_table):
 def test_a_table_begins_with_the_names_of_its_columns(read_table, name):
     with pytest.raises(ValueError, match=f"{name}, line 1 is blank, but the first line of a table names its columns"):
         read_table(name, "\ntext\tlabels\nx\ty\n")
+
+
+@pytest.mark.parametrize("title", ["text", "title"])
+def test_a_pattern_of_labels_leaves_the_text_out(read_table, load, tmp_path, title):
+    settings = {"text_column": title, "label_column": "t*"}
+    rows = [["hello", ["x"]], ["bye", ["y"]]]
+    assert read_table("a.csv", f"{title},t1\nhello,x\nbye,y\n", **settings) == rows
+    content = f'{{"t1": "x", "{title}": "hello"}}\n{{"{title}": "bye", "t2": ["y"]}}\n'
+    assert read_table("a.jsonl", content, **settings) == rows
+    content = f'{{"{title}": "hello", "t1": 1}}\n{{"{title}": "bye", "t1": 0}}\n'
+    assert read_table("b.jsonl", content, label_format="multi_hot", **settings) == [["hello", ["t1"]], ["bye", []]]
+    pq.write_table(pa.table({title: ["hello", "bye"], "t1": ["x", "y"]}), tmp_path / "c.parquet")
+    assert load(tmp_path / "c.parquet", validation_fraction=0, **settings)["train"]["labels"][:] == [[0], [1]]
+    with pytest.raises(ValueError, match=r"a.csv has no column 't\*'"):
+        read_table("a.csv", f"{title},y1\nhello,x\n", **settings)
+
+
+def test_one_of_several_columns_may_hold_a_list(read_table):
+    rows = [["a", ["x", "y", "flu, type A"]]]
+    assert read_table("a.csv", "text,l1,l2\na,\"['x','y']\",\"flu, type A\"\n", label_column="l1,l2") == rows
+    for first in ('["x", "y"]', "\"['x', 'y']\""):
+        line = f'{{"text": "a", "l1": {first}, "l2": "flu, type A"}}\n'
+        assert read_table("a.jsonl", line, label_column="l1,l2") == rows
+    whole = read_table("a.csv", "text,l1,l2\na,['x'],z\n", label_column="l1,l2", label_separator="")
+    assert whole == [["a", ["['x']", "z"]]]
 
 
 def test_texts_are_joined_in_the_order_of_the_option(read_table):
@@ -230,6 +257,12 @@ def test_ids_in_json_that_are_none(read_table, row, settings, message):
     """AC-09."""
     with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}"):
         read_table("a.jsonl", f'{{"text": "x", "labels": [1, 1]}}\n{{"text": "y", "labels": {row}}}\n', **settings)
+
+
+def test_labels_and_ids_under_several_keys_are_refused(read_table):
+    lines = '{"text": "x", "l1": "a"}\n{"text": "x", "l1": ["a"], "l2": 3}\n'
+    with pytest.raises(ValueError, match="a.jsonl, line 2 holds the label 3, but labels before it are of the type str"):
+        read_table("a.jsonl", lines, label_column="l1,l2")
 
 
 def test_blank_lines_are_no_documents_and_empty_rows_are_counted(tmp_path, load):

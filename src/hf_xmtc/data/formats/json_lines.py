@@ -23,7 +23,7 @@ from .corpus import (
 from .json_objects import json_objects
 from .label_cells import FLAGS, flags_without_multi_hot, labels_of_value
 from .split_files import files_of_splits
-from .text_columns import keys_of_entry, matching_columns, text_of
+from .text_columns import keys_of_entry, matching_columns, matching_label_columns, text_of
 from .text_lines import Span, first_number, read_lines
 
 __all__ = ["JSON_LINES"]
@@ -48,7 +48,7 @@ def _check_widths(widths: set[int], rows: FileRows, seen: set[int]) -> None:
 def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: set[int]) -> Documents:
     columns, label_type = _scan(paths, settings)
     texts = matching_columns(columns, settings.text_column)
-    keys = matching_columns(columns, settings.label_column)
+    keys = matching_label_columns(columns, settings.label_column, settings.text_column)
     if columns and not texts:
         raise missing_column(paths[0], "text_column", settings.text_column, columns)
     required = settings.require_labels or settings.label_column != ReadSettings.label_column
@@ -58,16 +58,14 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     def read(path: Path | Span) -> Iterator[tuple[str | None, list[str] | list[int]]]:
         for number, entry in json_objects(read_lines(path, settings.encoding), path, first_number(path)):
             place = f"{path}, line {number}"
-            labels = _labels(entry, keys_of_entry(entry, keys, settings.label_column), len(keys) > 1, settings, place)
+            of_text = keys_of_entry(entry, texts, settings.text_column)
+            of_labels = keys_of_entry(entry, keys, settings.label_column, of_text)
+            labels = _labels(entry, of_labels, len(keys) > 1, settings, place)
             if multi_hot and len(keys) == 1 and (row := entry.get(keys[0])) is not None:
                 _check_width(row, widths, place)
-            if labels and type(labels[0]) is not kind:
-                raise ValueError(
-                    f"{place} holds the label {labels[0]!r}, but labels before it are of the type {kind.__name__}. Write all labels the "
-                    "same way: codes as strings, ids as numbers."
-                )
+            _check_type(labels, kind, place)
             yield (
-                text_of(entry, keys_of_entry(entry, texts, settings.text_column), place),
+                text_of(entry, of_text, place),
                 *(_group(entry, name) for name in groups),
                 _counted_from_0(labels, settings.one_based, place) if labels and kind is int and not multi_hot else labels,
             )
@@ -79,6 +77,15 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     return Documents(
         documents_schema(label_type if keys else None, group, columns), FileRows(tuple(paths), read, cut="line")
     )
+
+
+def _check_type(labels: list[str] | list[int], kind: type, place: str) -> None:
+    wrong = next((label for label in labels if type(label) is not kind), None)
+    if wrong is not None:
+        raise ValueError(
+            f"{place} holds the label {wrong!r}, but labels before it are of the type {kind.__name__}. Write all labels the same way: "
+            "codes as strings, ids as numbers."
+        )
 
 
 def _counted_from_0(ids: list[int], one_based: bool, place: str) -> list[int]:
@@ -119,7 +126,7 @@ def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.Data
     for path in paths:
         for number, entry in json_objects(read_lines(path, settings.encoding), path):
             columns.update(dict.fromkeys(entry))
-            keys = matching_columns(list(columns), settings.label_column, complete=False)
+            keys = matching_label_columns(list(columns), settings.label_column, settings.text_column, complete=False)
             if kind is None:
                 labels = _labels(entry, keys, len(keys) > 1, settings, f"{path}, line {number}")
                 kind = (LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS) if labels else None
@@ -127,8 +134,11 @@ def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.Data
                 flags.update(str(entry[key]).lower() for key in keys if entry.get(key) not in (None, ""))
             if flags and flags <= FLAGS:
                 continue
-            options = settings.text_column, settings.label_column
-            if kind is not None and all(matching_columns(list(columns), option) for option in options):
+            if (
+                kind is not None
+                and matching_columns(list(columns), settings.text_column)
+                and matching_label_columns(list(columns), settings.label_column, settings.text_column)
+            ):
                 return list(columns), kind
     if len(keys) > 1 and flags and flags <= FLAGS:
         raise flags_without_multi_hot(paths[0], keys, flags)
@@ -148,7 +158,7 @@ def _labels(
 def _labels_of_keys(entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str) -> list[str] | list[int]:
     if settings.label_format == "multi_hot":
         return [keys[i] for i in labels_of_value([entry.get(key) for key in keys], True, None, place)]
-    return [label for key in keys for label in labels_of_value(entry.get(key), False, settings.label_separator or "", place)]
+    return [label for key in keys for label in labels_of_value(entry.get(key), False, settings.label_separator, place, True)]
 
 
 JSON_LINES = Format(

@@ -36,13 +36,14 @@ def flags_without_multi_hot(name: Any, columns: list[str], values: set[str]) -> 
     )
 
 
-def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
+def labels_of_cell(cell: str, separator: str | None, place: str, several: bool = False) -> list[str]:
     """The labels in a cell of text; blanks around them, empty ones, and the brackets of URIs such as ``<http://a> <http://b>`` do not count.
 
     Args:
         cell: The text.
         separator: What separates labels; ``""`` where a cell is one label, None where it is one label or a list in brackets.
         place: File and line, for messages.
+        several: Whether it is one cell of several, so that one without brackets is one label.
 
     Raises:
         ValueError: If the cell may hold several labels and nothing says how they are separated.
@@ -56,7 +57,7 @@ def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
     if cell.startswith("[") and cell.endswith("]"):
         return _listed(cell, place)
     sign = next((sign for sign in SEPARATORS if sign in cell), None)
-    if sign is not None:
+    if sign is not None and not several:
         raise ValueError(
             f"{place}: the labels {_shortened(cell)!r} hold {sign!r}. If that separates labels, give label_separator={sign!r} "
             f"(--label_separator '{sign}'); if each cell is one label, give label_separator='' (--label_separator '')."
@@ -64,7 +65,9 @@ def labels_of_cell(cell: str, separator: str | None, place: str) -> list[str]:
     return [cell] if cell else []
 
 
-def labels_of_value(value: Any, multi_hot: bool, separator: str | None, place: str) -> list[str] | list[int]:
+def labels_of_value(
+    value: Any, multi_hot: bool, separator: str | None, place: str, several: bool = False
+) -> list[str] | list[int]:
     """The labels in a JSON value: a list of strings or of integers, a text as in `labels_of_cell`, or nothing.
 
     Args:
@@ -72,6 +75,7 @@ def labels_of_value(value: Any, multi_hot: bool, separator: str | None, place: s
         multi_hot: Whether lists hold 0 and 1 for each label.
         separator: As in `labels_of_cell`.
         place: File and line, for messages.
+        several: As in `labels_of_cell`.
 
     Raises:
         ValueError: If it is something else.
@@ -79,7 +83,7 @@ def labels_of_value(value: Any, multi_hot: bool, separator: str | None, place: s
     if value is None:
         return []
     if isinstance(value, str):
-        return labels_of_cell(value, separator, place)
+        return labels_of_cell(value, separator, place, several)
     values = value if isinstance(value, list) else [value]
     if multi_hot:
         ones = [is_one(entry) for entry in values]

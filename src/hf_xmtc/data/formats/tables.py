@@ -21,7 +21,7 @@ from .corpus import (
 from .label_cells import FLAGS, MULTI_HOT_VALUES, flags_without_multi_hot, is_one, labels_of_cell
 from .split_files import files_of_splits
 from .table_rows import table_rows
-from .text_columns import join_texts, matching_columns
+from .text_columns import join_texts, matching_columns, matching_label_columns
 from .text_lines import Span, read_lines
 
 __all__ = ["CSV", "TSV"]
@@ -49,7 +49,7 @@ def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpu
 def _has_labels(path: Path, columns: list[str], settings: ReadSettings) -> bool:
     if not matching_columns(columns, settings.text_column):
         raise missing_column(path, "text_column", settings.text_column, columns)
-    if matching_columns(columns, settings.label_column):
+    if _label_columns(columns, settings):
         return True
     if settings.require_labels or settings.label_column != ReadSettings.label_column:
         raise missing_column(path, "label_column", settings.label_column, columns)
@@ -82,14 +82,12 @@ def _table_documents(
             ones = _ones([row[i] for i in places], names, f"{path}, line {number}")
             yield join_texts([row[i] for i in texts]), *(row[i] or None for i in further), ones
     else:
-        separator = settings.label_separator
-        # Several columns hold one label each.
-        separator = "" if len(places) > 1 and separator is None else separator
+        several = len(places) > 1
         seen: set[str] = set()
         for number, row in rows:
             place = f"{path}, line {number}"
-            labels = [label for i in places for label in labels_of_cell(row[i], separator, place)]
-            if len(places) > 1 and seen <= FLAGS:
+            labels = [label for i in places for label in labels_of_cell(row[i], settings.label_separator, place, several)]
+            if several and seen <= FLAGS:
                 seen.update(label.lower() for label in labels)
             yield join_texts([row[i] for i in texts]), *(row[i] or None for i in further), labels
         if isinstance(path, Span):
@@ -109,8 +107,7 @@ def _rows_with_header(path: Path | Span, quoted: bool, encoding: str | None) -> 
 
 
 def _label_columns(columns: list[str], settings: ReadSettings) -> list[str]:
-    texts = matching_columns(columns, settings.text_column)
-    return [column for column in matching_columns(columns, settings.label_column) if column not in texts]
+    return matching_label_columns(columns, settings.label_column, settings.text_column)
 
 
 def _check_spans(quoted: bool, settings: ReadSettings, flags: set[str], rows: FileRows, seen: set[str]) -> None:

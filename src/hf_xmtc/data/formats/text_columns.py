@@ -4,7 +4,15 @@ import fnmatch
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["XMC_TEXTS", "column_listing", "join_texts", "keys_of_entry", "matching_columns", "text_of"]
+__all__ = [
+    "XMC_TEXTS",
+    "column_listing",
+    "join_texts",
+    "keys_of_entry",
+    "matching_columns",
+    "matching_label_columns",
+    "text_of",
+]
 
 # Keys of the texts in files of the Extreme Classification Repository.
 XMC_TEXTS = ["title", "content"]
@@ -34,9 +42,18 @@ def matching_columns(columns: list[str], wanted: str, complete: bool = True) -> 
     return list(chosen)
 
 
-def keys_of_entry(entry: dict[str, Any], keys: list[str], wanted: str) -> list[str]:
-    """The keys of an option, with those that match its pattern in this entry alone."""
-    return list(dict.fromkeys([*keys, *matching_columns(list(entry), wanted, complete=False)])) if "*" in wanted else keys
+def matching_label_columns(columns: list[str], label_column: str, text_column: str, complete: bool = True) -> list[str]:
+    """The columns that ``label_column`` names, as in `matching_columns`, less those of texts."""
+    texts = matching_columns(columns, text_column, complete=False)
+    return [column for column in matching_columns(columns, label_column, complete) if column not in texts]
+
+
+def keys_of_entry(entry: dict[str, Any], keys: list[str], wanted: str, left_out: Sequence[str] = ()) -> list[str]:
+    """The keys of an option, with those that match its pattern in this entry alone, less those left out."""
+    if "*" not in wanted:
+        return keys
+    matches = matching_columns(list(entry), wanted, complete=False)
+    return list(dict.fromkeys([*keys, *(key for key in matches if key not in left_out)]))
 
 
 def join_texts(texts: Sequence[str | None]) -> str | None:
