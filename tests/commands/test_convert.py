@@ -111,6 +111,35 @@ def test_integer_labels_keep_their_meaning_under_another_label_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("beside", "given"), [('["a", "b", "c"]', None), (None, '["a", "b", "c"]'), ('["x"]', '["a", "b", "c"]')]
+)
+def test_label_ids_that_the_label_file_does_not_name(tmp_path, beside, given):  # AC-09
+    path = tmp_path / "corpus" / "train.jsonl"
+    files = {
+        "train.jsonl": '\n{"text": "x", "labels": [1]}\n\n{"text": "y", "labels": [2, 3]}\n{"text": "z", "labels": [7]}\n'
+    }
+    folder = write_files(tmp_path / "corpus", {**files, **({"labels.json": beside} if beside else {})})
+    options = {}
+    if given:
+        (tmp_path / "names.json").write_text(given)
+        options = {"label_file": str(tmp_path / "names.json")}
+    message = re.escape(
+        f"{path}, line 4 holds the label id 3, but the 3 labels have the ids 0 to 2. Do the ids count from 1? Then give one_based"
+    )
+    for _ in range(2):  # the second time from the cache
+        with pytest.raises(ValueError, match=message):
+            load_xmtc_dataset(folder, validation_fraction=0, cache_dir=tmp_path / "cache", **options)
+    with pytest.raises(SystemExit, match=message):
+        _convert(folder, tmp_path / "parquet", *(["--label_file", options["label_file"]] if given else []))
+    assert not (tmp_path / "parquet").exists()
+    path.write_text(path.read_text().replace("7", "1"))
+    data = load_xmtc_dataset(folder, validation_fraction=0, one_based=True, cache_dir=tmp_path / "cache", **options)
+    assert data["train"]["labels"][:] == [[0], [1, 2], [0]]
+    _convert(folder, tmp_path / "parquet", "--one_based", *(["--label_file", options["label_file"]] if given else []))
+    assert pq.read_table(tmp_path / "parquet" / "train.parquet")["labels"].to_pylist() == [[0], [1, 2], [0]]
+
+
+@pytest.mark.parametrize(
     ("files", "options", "said"),
     [
         ({"a.jsonl": '{"text": "x", "labels": [0]}\n{"text": "y", "labels": [1]}\n'}, [], "2 labels; .*parquet.$"),

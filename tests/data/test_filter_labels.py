@@ -57,6 +57,80 @@ def test_they_go_along_with_conversion_tokenization_and_a_split(tmp_path, load, 
     assert sorted(rows, key=lambda row: row["text"]) == first["train"].to_list()
 
 
+def _json_lines(*filters, first="x"):
+    labels = '["x", "y"]' if first == "x" else "[0, 1]"
+    return "".join(f'{{"text": "t{i}", "labels": {labels}{entry}}}\n' for i, entry in enumerate(filters))
+
+
+_OF_NAMES, _OF_IDS = (', "filter_labels": ["x"]', ""), (', "filter_labels": []', ', "filter_labels": [1]')
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "labels"),
+    [
+        (_json_lines(*_OF_NAMES), {}, [["y"], ["x", "y"]]),
+        (_json_lines("", ', "filter_labels": null', *_OF_NAMES), {}, [["x", "y"], ["x", "y"], ["y"], ["x", "y"]]),
+        (_json_lines(*_OF_IDS), {}, [["x", "y"], ["x"]]),
+        (_json_lines(*_OF_IDS, first=0), {}, [["x", "y"], ["x"]]),
+        (
+            _json_lines(*_OF_IDS, first=0).replace("[1]", "[2]").replace("0, 1", "1, 2"),
+            {"one_based": True},
+            [["x", "y"], ["x"]],
+        ),
+        (
+            _json_lines(*_OF_IDS).replace("labels", "tags").replace("filter_tags", "filter_labels"),
+            {"label_column": "t*"},
+            [["x", "y"], ["x"]],
+        ),
+    ],
+)
+def test_json_lines_may_have_them(tmp_path, load, lines, options, labels):
+    folder = write_files(tmp_path / "corpus", {"train.jsonl": lines, "labels.json": '["x", "y"]'})
+    given = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+    cli.main(["convert", "--dataset", str(folder), "--output_dir", str(tmp_path / "parquet"), *given])
+    for data in load(folder, validation_fraction=0, **options), load(tmp_path / "parquet", validation_fraction=0):
+        info = label_info_of(data)
+        assert [[info.label_of(i) for i in row] for row in data["train"]["labels"][:]] == labels
+        left_out = [[label for label in "xy" if label not in row] for row in labels]
+        assert [[info.label_of(i) for i in row] for row in data["train"]["filter_labels"][:]] == left_out
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            _json_lines(*_OF_IDS, ', "filter_labels": [2]', first=0),
+            "a.jsonl, line 3, filter_labels holds the label id 2, but the 2 labels",
+        ),
+        (
+            _json_lines(*_OF_NAMES, ', "filter_labels": [2]'),
+            "a.jsonl, line 3, filter_labels holds the label 2, but .* type str",
+        ),
+        (_json_lines(', "filter_labels": {}'), "a.jsonl, line 1, filter_labels: the labels are {}, but must be a list"),
+        (
+            _json_lines(*[""] * 1_000, _OF_NAMES[0]),
+            "line 1001 has the key 'filter_labels', but none of the first 1,000 lines",
+        ),
+    ],
+)
+def test_json_lines_whose_pairs_are_none(tmp_path, load, lines, message):
+    folder = write_files(tmp_path / "corpus", {"a.jsonl": lines, "labels.json": '["x", "y"]'})
+    with pytest.raises(ValueError, match=message):
+        load(folder / "a.jsonl", validation_fraction=0)
+    with pytest.raises(SystemExit, match=message):
+        cli.main(["convert", "--dataset", str(folder / "a.jsonl"), "--output_dir", str(tmp_path / "parquet")])
+
+
+def test_numbers_of_labels_need_a_label_file(tmp_path, load):
+    folder = write_files(tmp_path / "corpus", {"train.jsonl": _json_lines(*_OF_IDS)})
+    with pytest.raises(ValueError, match="'filter_labels' of train holds numbers, but labels are strings.*--label_file"):
+        load(folder, validation_fraction=0)
+    with pytest.raises(
+        SystemExit, match="are strings, others label ids, and no label file names the ids. Give --label_file"
+    ):
+        cli.main(["convert", "--dataset", str(folder), "--output_dir", str(tmp_path / "parquet")])
+
+
 def test_a_label_that_is_only_left_out_is_no_label(tmp_path, load):
     table = pa.table({"text": ["a", "b"], "labels": [["x"], ["y"]], "filter_labels": [["z", "x"], None]})
     (tmp_path / "corpus").mkdir()

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 
 from hf_xmtc.data.build_folder import build_folder
 from hf_xmtc.data.data_card import CardFacts, read_data_card
+from hf_xmtc.data.filter_labels import FILTER_LABELS
 from hf_xmtc.data.formats.conversion import write_corpus, write_labels
-from hf_xmtc.data.formats.corpus import LABEL_IDS, Corpus, ReadSettings, columns_of_files
+from hf_xmtc.data.formats.corpus import LABEL_IDS, LABEL_STRINGS, Corpus, ReadSettings, columns_of_files
 from hf_xmtc.data.formats.registry import FORMATS, CorpusFiles, find_format
 from hf_xmtc.data.formats.split_files import names_hint, unread_files, unread_remark
 from hf_xmtc.data.formats.text_columns import column_listing
@@ -78,7 +79,11 @@ def convert(options: argparse.Namespace) -> str:
     source = CorpusFiles(kind.name, files, reading, options.drop_unlabeled)
     corpus = source.read()
     side = path if path.is_dir() else path.parent
-    corpus = replace(corpus, labels=_label_file(corpus, options.label_file, side))
+    labels, num_labels = _label_file(corpus, options.label_file, side)
+    if num_labels is not None and corpus.labels is None:
+        source = replace(source, settings=replace(reading, num_labels=num_labels))
+        corpus = source.read()
+    corpus = replace(corpus, labels=labels)
     with build_folder(folder) as unfinished:
         written = write_corpus(corpus, unfinished, source, path.name, options.num_proc)
         counts = {split: of.num_documents for split, of in written.items()}
@@ -100,21 +105,31 @@ def convert(options: argparse.Namespace) -> str:
     return " ".join([f"{path} ({kind.name}): {documents}; {num_labels:,} labels; written to {folder}.{dropped}", *remarks])
 
 
-def _label_file(corpus: Corpus, given: str | None, folder: Path) -> LabelFile | None:
+def _label_file(corpus: Corpus, given: str | None, folder: Path) -> tuple[LabelFile | None, int | None]:
     """The labels to put beside the data: a file that the user names, else those that the format describes, else the file beside the data.
 
     Integer labels keep their meaning where these differ.
+
+    Returns:
+        The labels, and how many of them integer labels may name; None where there are no integer labels, or none to name.
     """
     own = corpus.labels
     if own is None and (path := label_file_in(folder)):
         own = read_label_file(path)
     labels = read_label_file(given) if given else own
-    has_ids = any(
-        "labels" in rows.schema.names and rows.schema.field("labels").type == LABEL_IDS for rows in corpus.splits.values()
-    )
-    if has_ids and own is not labels and own is not None and not own.names.ids.keys().isdisjoint(labels.names.ids):
-        return LabelFile(*labels.arrange(dict.fromkeys([*own.names.labels, *labels.names.labels])))
-    return labels
+    types = [kind for rows in corpus.splits.values() for kind in rows.schema.types]
+    if LABEL_IDS not in types:
+        return labels, None
+    if labels is None:
+        if LABEL_STRINGS in types:
+            raise ValueError(
+                f"Some of the labels and {FILTER_LABELS} are strings, others label ids, and no label file names the ids. Give --label_file."
+            )
+        return None, None
+    if own is not labels and own is not None and not own.names.ids.keys().isdisjoint(labels.names.ids):
+        joint = LabelFile(*labels.arrange(dict.fromkeys([*own.names.labels, *labels.names.labels])))
+        return joint, len(own.names)
+    return labels, len(labels.names)
 
 
 def _complete_labels(corpus: Corpus, folder: Path, name: str, counts: dict[str, int]) -> tuple[int, list[str]]:

@@ -60,7 +60,7 @@ def encode_source(
             split,
             f"{source.name}: {name}",
             kinds[name] and _read_labels(data, name, kinds[name], coder, id_names, source.name, settings),
-            _read_filters(data, name, coder, id_names, source.name, settings),
+            _read_filters(data, name, kinds[name], coder, id_names, source.name, settings),
         )
         for name, split in data.items()
     }
@@ -207,6 +207,7 @@ def _read_labels(
 def _read_filters(
     data: dict[str, pads.Dataset],
     name: str,
+    kind_of_labels: str | None,
     coder: LabelCoder,
     id_names: LabelFile | None,
     source: str,
@@ -219,6 +220,10 @@ def _read_filters(
     where = f"{source}: column {FILTER_LABELS!r} of {name}"
     kind = label_kind(schema.field(FILTER_LABELS).type, "ids", where)
     names = _class_names(schema, settings.label_column, where) or (id_names.names.labels if id_names else None)
+    if kind == "ids" and names is None and kind_of_labels == "strings":
+        raise ValueError(
+            f"{where} holds numbers, but labels are strings, and no label file names the numbers. Give label_file=… (--label_file), or write labels."
+        )
     return read_label_rows(data[name], FILTER_LABELS, kind, coder, names, where)
 
 

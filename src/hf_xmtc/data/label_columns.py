@@ -10,9 +10,22 @@ import pyarrow.dataset as pads
 
 from .column_batches import column_batches
 
-__all__ = ["LabelCoder", "LabelRows", "is_list", "is_string", "label_kind", "list_lengths", "read_label_rows"]
+__all__ = [
+    "LabelCoder",
+    "LabelRows",
+    "UnknownLabelIdError",
+    "is_list",
+    "is_string",
+    "label_kind",
+    "list_lengths",
+    "read_label_rows",
+]
 
 _BATCH_ROWS = 32_768
+
+
+class UnknownLabelIdError(ValueError):
+    """An integer label id that no label file names."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +235,7 @@ def _check_ids(ids: np.ndarray, lengths: np.ndarray, id_labels: Sequence[str] | 
     if value < 0:
         hint = "Was the column padded? Remove the padding; a document without labels has an empty list."
         raise ValueError(f"{where}: row {row} (counted from 0) holds the negative label id {value}. {hint}")
-    raise ValueError(
+    raise UnknownLabelIdError(
         f"{where}: row {row} (counted from 0) holds the label id {value}, but there are {len(id_labels)} label names "
         f"(ids 0 to {len(id_labels) - 1}). Do the ids start at 1, or does the list of names belong to other data? "
         "Give one name per id."

@@ -22,6 +22,7 @@ from .formats.corpus import ReadSettings, columns_of_files
 from .formats.split_files import unread_remark
 from .formats.text_columns import column_listing
 from .formats.unlabeled import dropped_sentence
+from .label_columns import UnknownLabelIdError
 from .label_file import LabelFile, check_label_file, file_digest, read_label_file
 from .label_info import LABEL_INFO_FILE, LabelInfo
 from .label_separators import separator_warning
@@ -148,7 +149,7 @@ def load_xmtc_dataset(
         cache_dir=cache_dir,
         num_proc=num_proc,
     )
-    if source.converted:
+    if source.files:
         settings = replace(settings, text_column="text", label_column="labels", label_format="ids")
     given_names = None if label_names is None else LabelFile.from_names(label_names)
     label_path = _choose_label_file(source, label_file, given_names)
@@ -158,8 +159,14 @@ def load_xmtc_dataset(
     folder /= f"{re.sub(r'[^A-Za-z0-9_.-]', '_', source.name)}-{fingerprint}"
     if not (folder / LABEL_INFO_FILE).is_file():
         labels = read_label_file(label_path) if label_path else given_names
-        with build_folder(folder) as unfinished:
-            encode_source(source, labels, settings, fingerprint, unfinished, _own_names(source, labels))
+        own_names = _own_names(source, labels)
+        try:
+            with build_folder(folder) as unfinished:
+                encode_source(source, labels, settings, fingerprint, unfinished, own_names)
+        except UnknownLabelIdError:
+            if source.files:
+                source.files.check_label_ids(len((own_names or labels).names))
+            raise
     info = LabelInfo.load(folder)
     benchmark = find_benchmark(named, source.name)
     facts = {"language": source.card.language, "named": benchmark and benchmark.name}

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 DEMO_FOLDER = Path(__file__).parent / "demo"
 # Raised when a format gives other documents than before, so that old conversions are not reused.
-_CONVERSION_VERSION = 3
+_CONVERSION_VERSION = 4
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _FORMS = (
     "Give 'demo' (the data set shipped with hf_xmtc), a folder with train.parquet, validation.parquet and test.parquet "
@@ -58,7 +58,7 @@ class Source:
         card: Licence and languages that the data set's card names.
         left_out: Splits of the source that are neither training, validation nor test data.
         unread: Files of the folder that look like data and are not read.
-        converted: True if the columns are ``text`` and ``labels``, whatever they were called in the files.
+        files: Those that were converted, so that the columns are ``text`` and ``labels``, whatever they were called; None for parquet.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Source:
     card: CardFacts = CardFacts()
     left_out: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
-    converted: bool = False
+    files: CorpusFiles | None = None
 
 
 def read_source(
@@ -211,8 +211,8 @@ def _read_format(
     fingerprint = cache_key([_CONVERSION_VERSION, kind.name, asdict(reading), _digest(_contents(kind, files, folder))])
     target = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_xmtc"
     target /= f"{re.sub(r'[^A-Za-z0-9_.-]', '_', path.resolve().name)}-{kind.name}-{fingerprint}"
+    corpus_files = CorpusFiles(kind.name, files, reading)
     if not target.is_dir():
-        corpus_files = CorpusFiles(kind.name, files, reading)
         corpus = corpus_files.read()
         _check_has_text(corpus, path, kind)
         with build_folder(target) as unfinished:
@@ -226,7 +226,7 @@ def _read_format(
         label_file=source.label_file or label_file_in(folder),
         card=read_data_card(readme) if readme.is_file() else CardFacts(),
         unread=tuple(unread_files(path, set().union(*files.values()), kind.side_files)),
-        converted=True,
+        files=corpus_files,
     )
 
 

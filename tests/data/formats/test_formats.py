@@ -207,6 +207,28 @@ def test_lone_surrogates_are_replaced_and_said(tmp_path, load, caplog):  # AC-64
     folder = write_files(tmp_path / "corpus", {"train.jsonl": lines})
     assert load(folder, validation_fraction=0)["train"]["text"][:] == ["a\ufffd", "b"]
     assert "1 texts are not valid Unicode" in caplog.text
-    folder = write_files(tmp_path / "labels", {"train.jsonl": lines.replace('"x"', '"x\\udfff"')})
-    with pytest.raises(ValueError, match=r"'x\\udfff' in the column 'labels' is not valid Unicode"):
-        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "settings"),
+    [
+        ("a.jsonl", '{"text": "a", "labels": ["y"]}\n\n{"text": "b", "labels": ["y", "x\\udfff"]}\n', {}),
+        ("a.jsonl", '{"text": "a", "labels": "y"}\n\n{"text": "b", "labels": "x\\udfff"}\n', {}),
+        ("a.jsonl", '{"text": "a", "l1": "y", "l2": null}\n\n{"text": "b", "l1": "x\\udfff"}\n', {"label_column": "l*"}),
+        (
+            "a.jsonl",
+            '{"text": "a", "filter_labels": []}\n\n{"text": "b", "filter_labels": ["x\\udfff"]}\n',
+            {"for_training": False},
+        ),
+        (
+            "a.jsonl",
+            '{"text": "a", "labels": "y", "g": 1}\n\n{"text": "b", "g": "x\\udfff"}\n',
+            {"split_by": "group", "group_column": "g"},
+        ),
+        ("a.csv", "text,labels\na,['y']\nb,['x\\udfff']\n", {}),
+    ],
+)
+def test_a_lone_surrogate_in_a_label_is_named_with_file_and_line(tmp_path, load, name, content, settings):  # AC-64
+    path = write_files(tmp_path, {name: content}) / name
+    with pytest.raises(ValueError, match=rf"{name}, line 3.*: 'x\\udfff' is not valid Unicode .*Mend it in the file"):
+        load(path, **settings)

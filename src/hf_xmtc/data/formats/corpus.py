@@ -46,6 +46,7 @@ class ReadSettings:
         with_features: Also read the features of documents.
         group_column: A further column of tables and JSON lines to keep, by which documents may be split.
         require_labels: Refuse documents without a column of labels.
+        num_labels: Labels of a label file, which integer ids of JSON lines must be among; None where there is none.
     """
 
     text_column: str = "text"
@@ -57,6 +58,7 @@ class ReadSettings:
     with_features: bool = False
     group_column: str | None = None
     require_labels: bool = True
+    num_labels: int | None = None
 
 
 @dataclass(frozen=True)

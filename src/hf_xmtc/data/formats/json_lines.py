@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from ..filter_labels import FILTER_LABELS
 from .corpus import (
     LABEL_IDS,
     LABEL_STRINGS,
@@ -16,12 +18,13 @@ from .corpus import (
     FileRows,
     Format,
     ReadSettings,
+    check_label_id,
     documents_schema,
     group_field,
     missing_column,
 )
 from .json_objects import json_objects
-from .label_cells import FLAGS, flags_without_multi_hot, labels_of_value
+from .label_cells import FLAGS, flags_without_multi_hot, labels_of_value, valid_unicode
 from .split_files import files_of_splits
 from .text_columns import keys_of_entry, matching_columns, matching_label_columns, text_of
 from .text_lines import Span, first_number, read_lines
@@ -29,6 +32,8 @@ from .text_lines import Span, first_number, read_lines
 __all__ = ["JSON_LINES"]
 
 _LARGEST_ID = 2**31 - 1
+# Lines of a file of which one must have the pairs to leave out, if there are any.
+_FIRST_LINES = 1_000
 
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
@@ -64,19 +69,55 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
             if multi_hot and len(keys) == 1 and (row := entry.get(keys[0])) is not None:
                 _check_width(row, widths, place)
             _check_type(labels, kind, place)
+            if kind is int:
+                labels = _counted_from_0(labels, settings.one_based and not multi_hot, settings.num_labels, place)
+            if filters is None and FILTER_LABELS in entry and FILTER_LABELS not in used:
+                raise ValueError(
+                    f'{place} has the key {FILTER_LABELS!r}, but none of the first {_FIRST_LINES:,} lines. Write "{FILTER_LABELS}": [] into '
+                    "the first."
+                )
             yield (
                 text_of(entry, of_text, place),
-                *(_group(entry, name) for name in groups),
-                _counted_from_0(labels, settings.one_based, place) if labels and kind is int and not multi_hot else labels,
+                *(_group(entry, name, place) for name in groups),
+                *([labels] if keys else ()),
+                *([_filters(entry, filters, settings, f"{place}, {FILTER_LABELS}")] if filters else ()),
             )
 
     multi_hot = settings.label_format == "multi_hot"
     group = group_field(settings, split, [columns], paths[:1])
     groups = list(group)
     kind = int if label_type == LABEL_IDS else str
-    return Documents(
-        documents_schema(label_type if keys else None, group, columns), FileRows(tuple(paths), read, cut="line")
-    )
+    used = {*texts, *keys, *groups}
+    filters = None if FILTER_LABELS in used else _filter_type(paths, settings, label_type)
+    schema = documents_schema(label_type if keys else None, group, columns, **({FILTER_LABELS: filters} if filters else {}))
+    return Documents(schema, FileRows(tuple(paths), read, cut="line"))
+
+
+def _filter_type(paths: list[Path], settings: ReadSettings, label_type: pa.DataType) -> pa.DataType | None:
+    """The type of the pairs to leave out, that of labels where all are empty; None where the first lines have none."""
+    kind = None
+    for path in paths:
+        lines = islice(read_lines(path, settings.encoding), _FIRST_LINES)
+        for number, entry in json_objects((line if FILTER_LABELS in line else "" for line in lines), path):
+            if labels := _labels_to_leave_out(entry, settings, f"{path}, line {number}, {FILTER_LABELS}"):
+                return _list_type(labels)
+            if FILTER_LABELS in entry:
+                kind = LABEL_IDS if label_type == LABEL_IDS else LABEL_STRINGS
+    return kind
+
+
+def _filters(entry: dict[str, Any], kind: pa.DataType, settings: ReadSettings, place: str) -> list[str] | list[int]:
+    labels = _labels_to_leave_out(entry, settings, place)
+    _check_type(labels, int if kind == LABEL_IDS else str, place)
+    return _counted_from_0(labels, settings.one_based, settings.num_labels, place) if kind == LABEL_IDS else labels
+
+
+def _labels_to_leave_out(entry: dict[str, Any], settings: ReadSettings, place: str) -> list[str] | list[int]:
+    return labels_of_value(entry.get(FILTER_LABELS), False, settings.label_separator, place)
+
+
+def _list_type(labels: list[str] | list[int]) -> pa.DataType:
+    return LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS
 
 
 def _check_type(labels: list[str] | list[int], kind: type, place: str) -> None:
@@ -88,7 +129,7 @@ def _check_type(labels: list[str] | list[int], kind: type, place: str) -> None:
         )
 
 
-def _counted_from_0(ids: list[int], one_based: bool, place: str) -> list[int]:
+def _counted_from_0(ids: list[int], one_based: bool, num_labels: int | None, place: str) -> list[int]:
     wrong = next((label_id for label_id in ids if not one_based <= label_id <= _LARGEST_ID), None)
     if wrong is not None:
         hint = (
@@ -99,7 +140,11 @@ def _counted_from_0(ids: list[int], one_based: bool, place: str) -> list[int]:
         raise ValueError(
             f"{place} holds the label id {wrong}, but label ids are whole numbers from {int(one_based)} to {_LARGEST_ID}. {hint}"
         )
-    return [label_id - 1 for label_id in ids] if one_based else ids
+    ids = [label_id - 1 for label_id in ids] if one_based else ids
+    if num_labels is not None:
+        for label_id in ids:
+            check_label_id(label_id, num_labels, place, one_based)
+    return ids
 
 
 def _check_width(row: Any, widths: set[int], place: str) -> None:
@@ -112,9 +157,9 @@ def _check_width(row: Any, widths: set[int], place: str) -> None:
         )
 
 
-def _group(entry: dict[str, Any], name: str) -> str | None:
+def _group(entry: dict[str, Any], name: str, place: str) -> str | None:
     value = entry.get(name)
-    return None if value is None else str(value)
+    return None if value is None else valid_unicode([str(value)], place)[0]
 
 
 def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.DataType]:
@@ -129,7 +174,7 @@ def _scan(paths: list[Path], settings: ReadSettings) -> tuple[list[str], pa.Data
             keys = matching_label_columns(list(columns), settings.label_column, settings.text_column, complete=False)
             if kind is None:
                 labels = _labels(entry, keys, len(keys) > 1, settings, f"{path}, line {number}")
-                kind = (LABEL_IDS if type(labels[0]) is int else LABEL_STRINGS) if labels else None
+                kind = _list_type(labels) if labels else None
             if keys != [settings.label_column] and settings.label_format != "multi_hot" and flags <= FLAGS:
                 flags.update(str(entry[key]).lower() for key in keys if entry.get(key) not in (None, ""))
             if flags and flags <= FLAGS:

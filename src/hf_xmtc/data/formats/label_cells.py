@@ -7,7 +7,15 @@ from typing import Any
 
 from ..label_separators import SEPARATORS
 
-__all__ = ["FLAGS", "MULTI_HOT_VALUES", "flags_without_multi_hot", "is_one", "labels_of_cell", "labels_of_value"]
+__all__ = [
+    "FLAGS",
+    "MULTI_HOT_VALUES",
+    "flags_without_multi_hot",
+    "is_one",
+    "labels_of_cell",
+    "labels_of_value",
+    "valid_unicode",
+]
 
 # What says in a cell whether a document has the label of the column.
 _ONES, _ZEROS = {"1", "1.0", "true", "yes", "x"}, {"0", "0.0", "false", "no", ""}
@@ -83,7 +91,7 @@ def labels_of_value(
     if value is None:
         return []
     if isinstance(value, str):
-        return labels_of_cell(value, separator, place, several)
+        return valid_unicode(labels_of_cell(value, separator, place, several), place)
     values = value if isinstance(value, list) else [value]
     if multi_hot:
         ones = [is_one(entry) for entry in values]
@@ -93,14 +101,32 @@ def labels_of_value(
                 "leave it out."
             )
         return [label_id for label_id, one in enumerate(ones) if one]
-    if all(type(entry) is int for entry in values) or all(type(entry) is str for entry in values):
+    if all(type(entry) is int for entry in values):
         return values
+    if all(type(entry) is str for entry in values):
+        return valid_unicode(values, place)
     hint = "Write each label as a string, and none for a missing one."
     if any(type(entry) is bool for entry in values):
         hint = "If they say whether a document has a label, give label_format='multi_hot' (--label_format multi_hot)."
     raise ValueError(
         f"{place}: the labels are {value!r:.80}, but must be a list of strings or a list of integer ids. {hint}"
     )
+
+
+def valid_unicode(strings: list[str], place: str) -> list[str]:
+    """The strings of a document, none of which may hold the lone surrogates that escapes in JSON and Python can write.
+
+    Raises:
+        ValueError: If one does.
+    """
+    try:
+        "".join(strings).encode()
+    except UnicodeEncodeError as error:
+        strange = next(string for string in strings if any("\ud800" <= sign <= "\udfff" for sign in string))
+        raise ValueError(
+            f"{place}: {strange!r:.80} is not valid Unicode ({error.reason}): it holds a lone surrogate. Mend it in the file."
+        ) from error
+    return strings
 
 
 def _shortened(cell: str) -> str:
@@ -118,7 +144,7 @@ def _listed(cell: str, place: str) -> list[str]:
             f"{place}: the labels {cell!r:.80} are no list of strings or whole numbers in JSON or Python. Put each label into quotes. If they "
             "are plain text, name what separates them: label_separator='|' (--label_separator '|'), or '' where a cell is one label."
         )
-    return [label for value in values if (label := value.strip())]
+    return valid_unicode([label for value in values if (label := value.strip())], place)
 
 
 def _python_list(cell: str) -> list[str] | None:

@@ -1,6 +1,7 @@
 """All formats, and which of them a folder or file has."""
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .annif_folder import ANNIF_FOLDER
@@ -54,6 +55,16 @@ class CorpusFiles:
     def read(self) -> Corpus:
         """Open the files."""
         return format_named(self.format).read(self.files, self.settings)
+
+    def check_label_ids(self, num_labels: int) -> None:
+        """Read the files once more, for the line of an integer label that is not among so many.
+
+        Raises:
+            ValueError: With the line, where the format has lines.
+        """
+        corpus = replace(self, settings=replace(self.settings, num_labels=num_labels)).read()
+        for documents in corpus.splits.values():
+            deque(documents.rows(), maxlen=0)
 
 
 def format_named(name: str) -> Format:
