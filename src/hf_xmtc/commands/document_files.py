@@ -39,7 +39,7 @@ class DocumentChunk:
     Attributes:
         texts: The texts, N of them; an empty string where the file has no text.
         ids: Their ids, N, as the file has them; None where no id column was named.
-        num_without_text: Number of texts that are empty, missing or no strings.
+        num_without_text: Number of texts that are empty or missing.
         filters: Labels that are left out of each document's predictions, as the file's ``filter_labels`` has them; None without it.
         num_not_unicode: How many texts held lone surrogates, which are not valid Unicode and became U+FFFD.
     """

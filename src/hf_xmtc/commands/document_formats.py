@@ -23,7 +23,7 @@ def _is_xmc_raw(line: str) -> bool:
         entry = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(entry, dict) and {"target_ind", "title"} <= entry.keys() and "text" not in entry
+    return isinstance(entry, dict) and "target_ind" in entry and "text" not in entry
 
 
 # Formats that the first line shows, with the endings of their files.
@@ -31,7 +31,7 @@ _BY_FIRST_LINE: tuple[tuple[str, tuple[str, ...], Callable[[str], bool], str], .
     ("fasttext", (".txt", ".train", ".valid", ".test"), FASTTEXT_LINES.looks_right, "line 1 begins with __label__"),
     ("annif", (".tsv", ".txt"), ANNIF_LINES.looks_right, "line 1 ends in a tab and URIs"),
     ("rcv1", (".dat",), lambda line: line.startswith(".I "), "line 1 begins with .I"),
-    ("xmc-raw", (".json", ".jsonl"), _is_xmc_raw, "line 1 has the keys title and target_ind"),
+    ("xmc-raw", (".json", ".jsonl"), _is_xmc_raw, "line 1 has the key target_ind and no text"),
 )
 
 

@@ -66,7 +66,7 @@ class PredictSummary:
         if self.was_complete:
             return f"{complete} {total.num_documents:,} documents"
         counts = (
-            (total.num_without_text, "have no text (empty, null or not a string); their labels are those of an empty text."),
+            (total.num_without_text, "have no text (empty or null); their labels are those of an empty text."),
             (total.num_not_unicode, "are not valid Unicode (lone surrogates, each of which was read as U+FFFD)."),
             (total.num_truncated, f"were cut at {self.max_length} tokens."),
             (total.num_without_labels, "got no label: none is likely enough."),

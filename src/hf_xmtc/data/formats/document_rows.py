@@ -145,9 +145,7 @@ class DocumentRows:
 
     def _table_rows(self, lines: Iterator[str]) -> Iterator[Row]:
         rows = table_rows(lines, self.name, quoted=self.kind == "csv")
-        _, columns = next(rows, (1, None))
-        if columns is None:
-            return
+        _, columns = next(rows)
         places = [columns.index(column) for column in self.choose_columns(columns)]
         id_place = None if self.id_column is None else columns.index(self.id_column)
         for _, row in rows:
@@ -170,6 +168,5 @@ class DocumentRows:
             keys = keys_of_entry(entry, texts, wanted)
             self._columns.update(dict.fromkeys(entry))
             self._used.update(keys)
-            # What is no string is counted with the texts that are missing; a part of a text that is none is refused.
-            text = entry.get(keys[0]) if len(keys) == 1 else text_of(entry, keys, f"{self.name}, line {number}")
+            text = text_of(entry, keys, f"{self.name}, line {number}")
             yield text, entry.get(self.id_column), entry.get(FILTER_LABELS)

@@ -20,6 +20,9 @@ def table_rows(lines: Iterator[str], name: Any, quoted: bool, left_out: int = 0)
         name: Of the file, for messages.
         quoted: True for csv: cells may be in quotes, and the first line shows which of comma, semicolon and tab separates them.
         left_out: Lines of the file between the column names and the next row, which count in the numbers.
+
+    Raises:
+        ValueError: If there is no line of column names, or a row has more or fewer cells.
     """
     rows = _quoted_rows(lines, name, left_out) if quoted else _split_rows(lines, left_out)
     columns: list[str] = []
@@ -41,6 +44,8 @@ def table_rows(lines: Iterator[str], name: Any, quoted: bool, left_out: int = 0)
                 f"{name}, line {number} has {len(row)} cells, but line 1 names {len(columns)} columns. {remedy}"
             )
         yield number, row
+    if not columns:
+        raise ValueError(f"{name} is empty, without even a line of column names. Was it written before it was filled?")
 
 
 def _split_rows(lines: Iterator[str], left_out: int) -> Iterator[tuple[int, list[str]]]:

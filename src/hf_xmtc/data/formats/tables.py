@@ -57,9 +57,7 @@ def _has_labels(path: Path, columns: list[str], settings: ReadSettings) -> bool:
 
 
 def _columns(path: Path, quoted: bool, settings: ReadSettings) -> list[str]:
-    _, columns = next(table_rows(read_lines(path, settings.encoding), path, quoted), (1, []))
-    if not columns:
-        raise ValueError(f"{path} is empty, without even a line of column names. Was it written before it was filled?")
+    _, columns = next(table_rows(read_lines(path, settings.encoding), path, quoted))
     if repeated := [column for column in columns if column and columns.count(column) > 1]:
         raise ValueError(
             f"{path} has several columns named {repeated[0]!r}, among {columns}. Give all but one another name."
@@ -72,7 +70,7 @@ def _table_documents(
 ) -> Iterator[tuple[Any, ...]]:
     """Text, group where there is one, and labels of each row."""
     rows = _rows_with_header(path, quoted, settings.encoding)
-    _, columns = next(rows, (1, []))
+    _, columns = next(rows)
     texts = [columns.index(column) for column in matching_columns(columns, settings.text_column)]
     names = _label_columns(columns, settings)
     places = [columns.index(column) for column in names]

@@ -72,6 +72,6 @@ def text_of(entry: dict[str, Any], columns: list[str], place: str) -> str | None
     texts = [entry.get(column) for column in columns]
     if strange := [text for text in texts if not isinstance(text, str | None)]:
         raise ValueError(
-            f"{place}: the text is {strange[0]!r:.60}, but texts are strings. Name another key in text_column=…."
+            f"{place}: the text is {strange[0]!r:.60}, but texts are strings. Name another key in text_column=… (--text_column)."
         )
     return join_texts(texts)
