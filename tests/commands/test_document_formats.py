@@ -307,7 +307,7 @@ def test_files_of_another_format_are_refused_with_the_place(tmp_path, kind, cont
     [
         (
             "a.jsonl",
-            '{"text": "x"}\n\n{"text": 3}\n',
+            '{"text": "x", "labels": []}\n\n{"text": 3}\n',
             "a.jsonl, line 3: the text is 3, but texts are strings.*--text_column",
         ),
         (

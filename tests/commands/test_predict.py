@@ -155,7 +155,7 @@ def test_an_empty_input_gives_an_empty_output_and_says_so(settings, tmp_path, en
     if ending == "parquet":
         pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
     else:
-        path.touch()
+        path.write_text("text\n" if ending == "csv" else "")
     summary = run(settings, input=str(path), output=str(tmp_path / output))
     assert rows_of(tmp_path / output) == []
     assert "The input is empty" in summary.describe()
