@@ -76,11 +76,13 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
                     f'{place} has the key {FILTER_LABELS!r}, but none of the first {_FIRST_LINES:,} lines. Write "{FILTER_LABELS}": [] into '
                     "the first."
                 )
+            columns_of_labels = [labels] if keys else []
+            if filters:
+                columns_of_labels.append(_filters(entry, filters, settings, f"{place}, {FILTER_LABELS}"))
             yield (
                 text_of(entry, of_text, place),
                 *(_group(entry, name, place) for name in groups),
-                *([labels] if keys else ()),
-                *([_filters(entry, filters, settings, f"{place}, {FILTER_LABELS}")] if filters else ()),
+                *columns_of_labels,
             )
 
     multi_hot = settings.label_format == "multi_hot"
@@ -121,8 +123,8 @@ def _list_type(labels: list[str] | list[int]) -> pa.DataType:
 
 
 def _check_type(labels: list[str] | list[int], kind: type, place: str) -> None:
-    wrong = next((label for label in labels if type(label) is not kind), None)
-    if wrong is not None:
+    if set(map(type, labels)) - {kind}:
+        wrong = next(label for label in labels if type(label) is not kind)
         raise ValueError(
             f"{place} holds the label {wrong!r}, but labels before it are of the type {kind.__name__}. Write all labels the same way: "
             "codes as strings, ids as numbers."
@@ -196,11 +198,13 @@ def _labels(
     value = entry.get(keys[0]) if keys else None
     is_flag = settings.label_format == "multi_hot" and not isinstance(value, list)
     if several or len(keys) > 1 or is_flag:
-        return _labels_of_keys(entry, keys, settings, place)
+        return _labels_columns_of_labels(entry, keys, settings, place)
     return labels_of_value(value, settings.label_format == "multi_hot", settings.label_separator, place)
 
 
-def _labels_of_keys(entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str) -> list[str] | list[int]:
+def _labels_columns_of_labels(
+    entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str
+) -> list[str] | list[int]:
     if settings.label_format == "multi_hot":
         return [keys[i] for i in labels_of_value([entry.get(key) for key in keys], True, None, place)]
     return [label for key in keys for label in labels_of_value(entry.get(key), False, settings.label_separator, place, True)]
