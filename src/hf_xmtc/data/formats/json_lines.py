@@ -198,13 +198,11 @@ def _labels(
     value = entry.get(keys[0]) if keys else None
     is_flag = settings.label_format == "multi_hot" and not isinstance(value, list)
     if several or len(keys) > 1 or is_flag:
-        return _labels_columns_of_labels(entry, keys, settings, place)
+        return _labels_of_keys(entry, keys, settings, place)
     return labels_of_value(value, settings.label_format == "multi_hot", settings.label_separator, place)
 
 
-def _labels_columns_of_labels(
-    entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str
-) -> list[str] | list[int]:
+def _labels_of_keys(entry: dict[str, Any], keys: list[str], settings: ReadSettings, place: str) -> list[str] | list[int]:
     if settings.label_format == "multi_hot":
         return [keys[i] for i in labels_of_value([entry.get(key) for key in keys], True, None, place)]
     return [label for key in keys for label in labels_of_value(entry.get(key), False, settings.label_separator, place, True)]
