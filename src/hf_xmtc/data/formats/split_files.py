@@ -23,6 +23,7 @@ _NAMES_WITHOUT_VALIDATION = {**_NAMES, "validation": "evaluation|eval"}
 _TABLES = r"\.(csv|tsv|tab|jsonl|ndjson|parquet)"
 _SHEETS = r"\.(xlsx|xls|ods)"
 _VOCABULARIES = r"\.(ttl|rdf|nt)"
+_FILTERS = r"filter_labels.*"
 _NO_DATA = r"(readme|licen[cs]e|notice)\b.*|labels\.(parquet|json)"
 _GZIP = r"(\.gz)?"
 _SHARD = r"(-(?P<shard>\d{5})-of-(?P<shards>\d{5})(-[0-9a-f]+)?)?"
@@ -105,8 +106,8 @@ def unread_files(folder: Path, files: Collection[Path], side_files: Sequence[str
     """
     if not folder.is_dir():
         return []
-    endings = {re.escape(path.suffix) for path in files if path.suffix != ".gz"}
-    pattern = f".*({'|'.join([_TABLES, _SHEETS, _VOCABULARIES, *sorted(endings)])}){_GZIP}"
+    endings = {re.escape(path.suffix) for path in files if path.suffix != ".gz" and not re.search(_FILTERS, path.name)}
+    pattern = f".*({'|'.join([_TABLES, _SHEETS, _VOCABULARIES, _FILTERS, *sorted(endings)])}){_GZIP}"
     read = {*files, *(path for name in side_files for path in folder.glob(name))}
     return [
         path.name
@@ -120,6 +121,8 @@ def unread_remark(names: Sequence[str]) -> str:
     listing = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     vocabulary = next((name for name in names if re.search(_VOCABULARIES + "$", name)), None)
     hint = f" --label_file names a vocabulary such as {vocabulary}." if vocabulary else ""
+    if any(re.search(_FILTERS, name) for name in names):
+        hint += " Labels to leave out are read in the format xmc-raw, from filter_labels_train.txt for trn.json and so on."
     return f"not read: {listing}. Files are read whose names say train, validation (valid, val, dev, or eval where there is no other) or test.{hint}"
 
 
@@ -141,7 +144,7 @@ def _matches(pattern: str, path: Path) -> bool:
 def _shards(paths: Sequence[Path], pattern: str) -> list[tuple[int, int, Path]]:
     matches = [(re.fullmatch(pattern, path.name, re.IGNORECASE), path) for path in paths if path.is_file()]
     groups = [(match.groupdict(), path) for match, path in matches if match]
-    return sorted((int(group.get("shard") or 0), int(group.get("shards") or 1), path) for group, path in groups)
+    return sorted((int(group.get("shard") or 0), int(group.get("shards") or 0), path) for group, path in groups)
 
 
 def _check(split: str, shards: list[tuple[int, int, Path]], folder: Path) -> None:
