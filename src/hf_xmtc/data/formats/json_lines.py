@@ -55,6 +55,10 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     if columns and required and not keys:
         raise missing_column(paths[0], "label_column", settings.label_column, columns)
 
+    if len(paths) > 1:
+        for path in paths:
+            _check_keys(path, {"text_column": texts, "label_column": keys}, settings)
+
     def read(path: Path | Span) -> Iterator[tuple[str | None, list[str] | list[int]]]:
         for number, entry in json_objects(read_lines(path, settings.encoding), path, first_number(path)):
             place = f"{path}, line {number}"
@@ -79,6 +83,19 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     return Documents(
         documents_schema(label_type if keys else None, group, columns), FileRows(tuple(paths), read, cut="line")
     )
+
+
+def _check_keys(path: Path, keys: dict[str, list[str]], settings: ReadSettings) -> None:
+    """Refuse a shard none of whose objects has the texts, or the labels, that other shards have."""
+    missing, seen = {option for option, wanted in keys.items() if wanted}, {}
+    for _, entry in json_objects(read_lines(path, settings.encoding), path):
+        seen.update(dict.fromkeys(entry))
+        missing = {option for option in missing if entry.keys().isdisjoint(keys[option])}
+        if not missing:
+            return
+    if seen:
+        option = max(missing)  # the texts first
+        raise missing_column(path, option, getattr(settings, option), list(seen))
 
 
 def _counted_from_0(ids: list[int], one_based: bool, place: str) -> list[int]:
