@@ -18,7 +18,7 @@ from .build_folder import build_folder
 from .cache_keys import cache_key
 from .duplicates import duplicate_warning
 from .encoding import encode_source
-from .formats.corpus import ReadSettings, columns_of_files
+from .formats.corpus import ReadSettings, columns_of_files, stored_group
 from .formats.split_files import unread_remark
 from .formats.text_columns import column_listing
 from .formats.unlabeled import dropped_sentence
@@ -149,7 +149,8 @@ def load_xmtc_dataset(
         num_proc=num_proc,
     )
     if source.converted:
-        settings = replace(settings, text_column="text", label_column="labels", label_format="ids")
+        group = group_column and stored_group(group_column)
+        settings = replace(settings, text_column="text", label_column="labels", label_format="ids", group_column=group)
     given_names = None if label_names is None else LabelFile.from_names(label_names)
     label_path = _choose_label_file(source, label_file, given_names)
     source = replace(source, unread=tuple(name for name in source.unread if name != (label_path and label_path.name)))

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 DEMO_FOLDER = Path(__file__).parent / "demo"
 # Raised when a format gives other documents than before, so that old conversions are not reused.
-_CONVERSION_VERSION = 3
+_CONVERSION_VERSION = 4
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _FORMS = (
     "Give 'demo' (the data set shipped with hf_xmtc), a folder with train.parquet, validation.parquet and test.parquet "

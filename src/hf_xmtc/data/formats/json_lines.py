@@ -78,7 +78,7 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
 
     multi_hot = settings.label_format == "multi_hot"
     group = group_field(settings, split, [columns], paths[:1])
-    groups = list(group)
+    groups = [settings.group_column] if group else []
     kind = int if label_type == LABEL_IDS else str
     return Documents(
         documents_schema(label_type if keys else None, group, columns), FileRows(tuple(paths), read, cut="line")
