@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hf_xmtc.data import label_info_of
-from hf_xmtc.data.formats.registry import FORMATS, find_format
+from hf_xmtc.data.formats.corpus import ReadSettings
+from hf_xmtc.data.formats.registry import FORMATS, CorpusFiles, find_format
 from small_formats import FILES, LABELS, TEXTS, compressed, read_rows, write_files
 
 TEXT_FORMATS = [name for name in FILES if name != "xmc-sparse"]
@@ -210,3 +211,24 @@ def test_lone_surrogates_are_replaced_and_said(tmp_path, load, caplog):  # AC-64
     folder = write_files(tmp_path / "labels", {"train.jsonl": lines.replace('"x"', '"x\\udfff"')})
     with pytest.raises(ValueError, match=r"'x\\udfff' in the column 'labels' is not valid Unicode"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "takers"),
+    [
+        *((name, {"one_based": True}, "jsonl, xmc-raw, xmc-sparse") for name in ("csv", "tsv", "lines")),
+        *((name, {"label_separator": ","}, "csv, tsv, jsonl") for name in ("lines", "xmc-raw")),
+        ("xmc-raw", {"text_column": "title"}, "csv, tsv, jsonl"),
+        ("fasttext", {"label_column": "l"}, "csv, tsv, jsonl"),
+        ("pecos", {"label_format": "multi_hot"}, "csv, tsv, jsonl"),
+        ("annif", {"group_column": "book"}, "csv, tsv, jsonl"),
+        ("csv", {"with_features": True}, "xmc-sparse"),
+    ],
+)
+def test_settings_without_effect_are_refused(tmp_path, name, settings, takers):
+    kind, files = find_format(write_files(tmp_path, FILES[name]), name)
+    (setting, value) = next(iter(settings.items()))
+    with pytest.raises(
+        ValueError, match=rf"{setting}={value!r} \(--{setting}\) has no effect on {name} files, only on {takers}\."
+    ):
+        CorpusFiles(kind.name, files, ReadSettings(**settings)).read()
