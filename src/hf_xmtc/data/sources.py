@@ -129,7 +129,7 @@ def _check_name(path: Path) -> None:
 
 def _check_no_effect(what: str, format: str | None, reading: ReadSettings, missing: bool = False) -> None:
     """Refuse settings of text files for a source that is none, or for a path where nothing is."""
-    for name in ("format", "encoding", "label_separator", "one_based"):
+    for name in ("format", "encoding", "one_based"):
         value = format if name == "format" else getattr(reading, name)
         if value not in (None, False):
             setting = f"{name}={value!r} says how files of text are read"
