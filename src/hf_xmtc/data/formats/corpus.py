@@ -10,6 +10,7 @@ import pyarrow as pa
 from ..label_file import LabelFile
 from .text_columns import column_listing
 from .text_lines import Span
+from .unlabeled import TAG_HINT
 
 __all__ = [
     "LABEL_IDS",
@@ -191,8 +192,9 @@ def stored_group(name: str) -> str:
 
 def missing_column(name: Any, option: str, wanted: str, columns: list[str]) -> ValueError:
     """The error for a column that is not there."""
+    hint = f" If there are no labels, {TAG_HINT}" if option == "label_column" else ""
     return ValueError(
-        f"{name} has no column {wanted!r}; its columns are {column_listing(columns)}. Name one of them in {option}=… (--{option})."
+        f"{name} has no column {wanted!r}; its columns are {column_listing(columns)}. Name one of them in {option}=… (--{option}).{hint}"
     )
 
 
