@@ -26,7 +26,7 @@ from .data_card import CardFacts, read_data_card
 from .formats.conversion import write_corpus
 from .formats.corpus import Corpus, Format, ReadSettings
 from .formats.registry import FORMATS, CorpusFiles, ambiguous_formats, find_format
-from .formats.split_files import SPLITS, files_of_splits, names_hint, splits_by_name, unread_files
+from .formats.split_files import SPLITS, files_beside, files_of_splits, names_hint, splits_by_name, unread_files
 from .formats.xmc_sparse import XMC_SPARSE
 from .label_file import LABEL_FILES, file_digest, label_file_in
 from .shard_schemas import check_shards, joint_schema
@@ -233,7 +233,7 @@ def _check_has_text(corpus: Corpus, path: Path, kind: Format) -> None:
 def _contents(kind: Format, files: dict[str, list[Path]], folder: Path) -> Iterable[str]:
     for split, paths in files.items():
         yield from (f"{split} {path.name} {file_digest(path)}" for path in paths)
-    side_files = {path for pattern in kind.side_files for path in folder.glob(pattern) if path.is_file()}
+    side_files = files_beside(folder, set().union(*files.values()), kind.side_files)
     yield from (f"{path.relative_to(folder)} {file_digest(path)}" for path in sorted(side_files))
 
 

@@ -250,6 +250,18 @@ def test_folders_of_annif_have_the_names_of_splits(tmp_path):
         read_rows(write_files(folder, {"val/1.txt": "", "val/1.key": ""}))
 
 
+def test_files_about_a_folder_of_annif_are_no_documents(tmp_path, load):
+    files = {"1.txt": "one", "1.key": "a", "README.txt": "about", "LICENSE.txt": "free", "2.tsv": "<b>", "vocab.key": "c"}
+    folder = write_files(tmp_path / "corpus", files)
+    assert read_rows(folder) == [["one", ["a"]]]
+    with pytest.warns(UserWarning, match=r"corpus: not read: 2\.tsv, vocab\.key\."):
+        load(folder, validation_fraction=0)
+    splits = {f"train/{name}": text for name, text in files.items()}
+    with pytest.warns(UserWarning, match=r"splits: not read: train/2\.tsv, train/vocab\.key\."):
+        load(write_files(tmp_path / "splits", splits), validation_fraction=0)
+    assert read_rows(write_files(folder, {"readme.txt": "me too", "readme.key": "d"}))[1:] == [["me too", ["d"]]]
+
+
 def test_annif_lines_that_are_refused(tmp_path):
     folder = write_files(tmp_path, {"train.tsv": "a\t<x:1>\nb\n"})
     with pytest.raises(ValueError, match="train.tsv, line 2 has no tab"):

@@ -134,7 +134,8 @@ class Format:
         read: Opens what was found.
         expects: What `find` looks for, for messages.
         looks_right: Decides by the first line, where the names of files leave the format open.
-        side_files: Names, or patterns of names, of other files that `read` uses.
+        side_files: Names, or patterns of names, of other files that `read` uses; what begins with a dot is the ending of a file beside
+            one of documents.
     """
 
     name: str

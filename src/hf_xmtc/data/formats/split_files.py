@@ -6,8 +6,10 @@ from pathlib import Path
 
 __all__ = [
     "SPLITS",
+    "files_beside",
     "files_of_splits",
     "find_split_files",
+    "is_about_data",
     "named_files",
     "names_hint",
     "split_folders",
@@ -96,24 +98,42 @@ def splits_by_name(names: Sequence[str]) -> dict[str, str]:
     return {split: name for split, name in found.items() if name is not None}
 
 
+def is_about_data(path: Path) -> bool:
+    """True for a README, a licence, and files of labels."""
+    return _matches(_NO_DATA, path)
+
+
+def files_beside(folder: Path, files: Collection[Path], side_files: Sequence[str]) -> set[Path]:
+    """Other files of a data set.
+
+    Args:
+        folder: Its folder.
+        files: Its documents.
+        side_files: `Format.side_files`.
+    """
+    endings = [name for name in side_files if name.startswith(".")]
+    found = {path for name in side_files if name not in endings for path in folder.glob(name)}
+    found |= {path.with_suffix(ending) for path in files for ending in endings}
+    return {path for path in found if path.is_file()}
+
+
 def unread_files(folder: Path, files: Collection[Path], side_files: Sequence[str] = ()) -> list[str]:
     """Names of files of a folder that look like data, or like a vocabulary, and are not read.
 
     Args:
         folder: The folder; a file has no others.
         files: Those that are read.
-        side_files: Patterns of others that are.
+        side_files: Others that are, as in `Format.side_files`.
     """
     if not folder.is_dir():
         return []
     endings = {re.escape(path.suffix) for path in files if path.suffix != ".gz" and not re.search(_FILTERS, path.name)}
+    endings |= {re.escape(name) for name in side_files if name.startswith(".")}
     pattern = f".*({'|'.join([_TABLES, _SHEETS, _VOCABULARIES, _FILTERS, *sorted(endings)])}){_GZIP}"
-    read = {*files, *(path for name in side_files for path in folder.glob(name))}
-    return [
-        path.name
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path not in read and _matches(pattern, path) and not _matches(_NO_DATA, path)
-    ]
+    read = {*files, *files_beside(folder, files, side_files)}
+    paths = sorted(path for place in {folder, *(path.parent for path in files)} for path in place.iterdir())
+    unread = [path for path in paths if path.is_file() and path not in read and _matches(pattern, path)]
+    return [path.relative_to(folder).as_posix() for path in unread if not is_about_data(path)]
 
 
 def unread_remark(names: Sequence[str]) -> str:
