@@ -161,3 +161,11 @@ def test_what_is_said_of_labels(tmp_path, capsys, files, options, said):
     folder = write_files(tmp_path / "corpus", files)
     assert _convert(folder / next(iter(files)), tmp_path / "parquet", *options) == 0
     assert re.search(said, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("label", "described"), [("0", "1 labels."), ('"a"', "1 labels, described in `labels.parquet`.")])
+def test_the_card_names_only_files_that_are_there(tmp_path, label, described):
+    folder = write_files(tmp_path / "corpus", {"train.jsonl": f'{{"text": "x", "labels": [{label}]}}\n'})
+    _convert(folder, tmp_path / "parquet")
+    assert f"Columns: `text`, `labels`. {described}\n" in (tmp_path / "parquet/README.md").read_text()
+    assert (tmp_path / "parquet/labels.parquet").is_file() == ("described" in described)

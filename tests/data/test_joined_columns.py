@@ -13,6 +13,9 @@ COLUMNS = {
     "first": ["p", "q", "", None],
     "more": [["q"], [], None, ["r", "q"]],
     "said": ["yes", "no", "no", None],
+    "cells": ["p|q", " p ", None, "['q', 'r']"],
+    "ids": [[2], [0, 1], None, []],
+    "class": [2, 0, None, 1],
 }
 
 
@@ -47,8 +50,40 @@ def test_columns_of_0_and_1_are_labels_with_multi_hot(source, load, label_column
     names = sorted(label_column.split(","))
     expected = [[name for name in names if row in ones[name]] for row in range(4)]
     assert [labels for _, labels in _rows(load(source, label_format="multi_hot", **settings))] == expected
-    with pytest.raises(ValueError, match="label_format='multi_hot'" if "," in label_column else "unsupported type int64"):
+    with pytest.raises(ValueError, match="label_format='multi_hot'"):
         load(source, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "labels"),
+    [
+        ({"label_column": "cells", "label_separator": "|"}, [["p", "q"], ["p"], [], ["['q', 'r']"]]),
+        ({"label_column": "cells", "label_separator": ""}, [["p|q"], ["p"], [], ["['q', 'r']"]]),
+        ({"label_column": "first"}, [["p"], ["q"], [], []]),
+        ({"label_column": "more"}, [["q"], [], [], ["q", "r"]]),
+        ({"label_column": "mor*"}, [["q"], [], [], ["q", "r"]]),
+        ({"label_column": "id*"}, [["2"], ["0", "1"], [], []]),
+        ({"label_column": "class"}, [["2"], ["0"], [], ["1"]]),
+        ({"label_column": "class", "label_names": ["x", "y", "z"]}, [["z"], ["x"], [], ["y"]]),
+        ({"label_column": "first,cells", "label_separator": "|"}, [["p", "q"], ["p", "q"], [], ["['q', 'r']"]]),
+    ],
+)
+def test_one_column_is_read_as_that_of_a_table(source, load, settings, labels):
+    data = load(source, text_column="title", validation_fraction=0, **settings)
+    assert [of_row for _, of_row in _rows(data)] == labels
+
+
+def test_classes_of_the_hub_have_names(tmp_path, load):
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])})
+    datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]}, features).to_parquet(tmp_path / "train.parquet")
+    data = load(tmp_path, label_column="label", validation_fraction=0)
+    assert _rows(data) == [("a", ["pos"]), ("b", ["neg"])]
+    assert label_info_of(data).names.labels == ["neg", "pos"]
+
+
+def test_a_cell_that_could_be_several_labels_needs_a_separator(source, load):
+    with pytest.raises(ValueError, match=r"train: cells: the labels 'p\|q' hold '\|'.*label_separator=''"):
+        load(source, text_column="title", label_column="cells")
 
 
 def test_columns_of_labels_are_joined(source, load):

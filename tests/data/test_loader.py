@@ -159,8 +159,9 @@ def test_a_test_split_alone_is_numbered_by_the_models_names(write_folder, load):
         ({"train": [], "test": []}, r"'corpus' is empty: {'train': 0, 'test': 0} rows"),
         ({"train": [], "test": ROWS}, "training split of 'corpus' is empty"),
         ({"train": [("x", []), ("y", [])]}, "no document of the training split has a label"),
-        ({"train": [("x", "one label")]}, "unsupported type string.* split the strings at their separator"),
-        ({"train": [("x", 3)]}, "unsupported type int64.* put each id into a list of one"),
+        ({"train": [("x", "a|b")]}, "the labels 'a|b' hold '|'.*label_separator='|'"),
+        ({"train": [("x", 0), ("y", 1)]}, "the label columns labels hold nothing but 0, 1.*label_format='multi_hot'"),
+        ({"train": [("x", 0.5)]}, "unsupported type double"),
         ({"train": [("x", [[1]])]}, "unsupported type list"),
         ({"train": [("x", [0.5])]}, "holds double values but label_format='ids'"),
         ({"train": [("x", ["a", None])]}, "row 0 .* holds a missing label"),
@@ -242,3 +243,18 @@ def test_an_unlabelled_test_file_comes_with_advice_for_the_command_line(tmp_path
     pq.write_table(pa.table({"text": ["c"]}), folder / "test.parquet")
     with pytest.raises(ValueError, match="test split has no column 'labels'.*--label_column.*hf-xmtc predict"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("ending", "cells"),
+    [
+        ("csv", ["text,labels\na,x\n", "text\nc\n"]),
+        ("tsv", ["text\tlabels\na\tx\n", "text\nc\n"]),
+        ("jsonl", ['{"text": "a", "labels": "x"}\n', '{"text": "c"}\n']),
+    ],
+)
+def test_unlabelled_test_files_of_text_come_with_that_advice_too(tmp_path, load, ending, cells):  # AC-57
+    for split, content in zip(("train", "test"), cells, strict=True):
+        (tmp_path / f"{split}.{ending}").write_text(content)
+    with pytest.raises(ValueError, match=f"test.{ending} has no column 'labels'; .*--label_column.*hf-xmtc predict"):
+        load(tmp_path)

@@ -58,9 +58,9 @@ def test_a_misspelt_folder_is_not_looked_for_on_the_hub(load, monkeypatch):
     with pytest.raises(FileNotFoundError, match="There is no folder or file 'mydta'.*'user/name'"):
         load("mydta")
     with pytest.raises(
-        FileNotFoundError, match=r"There is no folder or file 'my/data.csv'; label_separator='\|' .* not looked for on"
+        FileNotFoundError, match=r"There is no folder or file 'my/data.csv'; encoding='latin-1' .* not looked for on"
     ):
-        load("my/data.csv", label_separator="|")
+        load("my/data.csv", encoding="latin-1")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,9 @@ def test_a_single_parquet_file_is_training_data(write_folder, load):
 
 
 def test_settings_of_text_files_are_refused_for_parquet(write_folder, load):
-    with pytest.raises(ValueError, match="label_separator='|' says how files of text are read, which parquet files are not"):
+    with pytest.raises(ValueError, match="one_based=True says how files of text are read, which parquet files are not"):
+        load(write_folder(train=ROWS), one_based=True)
+    with pytest.raises(ValueError, match=r"type list<.*string>, but label_separator='\|' .* splits strings"):
         load(write_folder(train=ROWS), label_separator="|")
 
 

@@ -141,6 +141,7 @@ def test_splits_that_are_there_stay(write_folder, load):
         ({"split_by": "group"}, "one needs the other"),
         ({"group_column": "book"}, "one needs the other"),
         ({"split_by": "random"}, "split_by is 'random'"),
+        ({"split_by": "group", "group_column": "labels"}, "'labels' has the type list.*one group"),
         ({"split_by": "group", "group_column": "novel"}, "has no column 'novel'; its columns are"),
     ],
 )
@@ -171,3 +172,18 @@ def test_a_document_of_no_group_is_refused(tmp_path, load):
     pq.write_table(pa.table({"text": ["a", "b"], "labels": [["x"], ["x"]], "book": ["1", None]}), tmp_path / "train.parquet")
     with pytest.raises(ValueError, match=r"row 1 \(counted from 0\) has nothing in the column 'book'"):
         load(tmp_path, split_by="group", group_column="book")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+@pytest.mark.parametrize("columns", ["body tags text", "body tags labels", "text labels filter_labels", "text labels text"])
+def test_groups_may_be_called_as_a_column_of_documents(tmp_path, load, ending, columns):
+    text, labels, group = columns.split()
+    rows = [{text: f"t{i}", labels: "x", group: f"t{i % 7}"} for i in range(40)]
+    lines = [json.dumps(row) for row in rows]
+    if ending == "csv":
+        lines = [",".join(cells) for cells in (rows[0], *(row.values() for row in rows))]
+    (path := tmp_path / f"books.{ending}").write_text("".join(f"{line}\n" for line in lines))
+    data = load(path, split_by="group", group_column=group, validation_fraction=0.4, text_column=text, label_column=labels)
+    groups = [{int(text[1:]) % 7 for text in data[split]["text"]} for split in ("train", "validation")]
+    assert groups[0].isdisjoint(groups[1]) and min(map(len, groups)) > 0
+    assert set(data["train"].column_names) == {"text", "labels"}

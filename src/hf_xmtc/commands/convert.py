@@ -92,7 +92,9 @@ def convert(options: argparse.Namespace) -> str:
         facts = read_data_card(readme) if readme.is_file() else CardFacts()
         num_dropped = {split: of.num_dropped for split, of in written.items()}
         dropped = f" {dropped_sentence(num_dropped)}" if options.drop_unlabeled else ""
-        card = _data_card(path.resolve().name, kind.name, counts, num_labels, corpus, facts, dropped)
+        described = ", described in `labels.parquet`" if (unfinished / "labels.parquet").is_file() else ""
+        of_labels = f"{num_labels:,} labels{described}.{dropped}"
+        card = _data_card(path.resolve().name, kind.name, counts, of_labels, corpus, facts)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
     documents = ", ".join(f"{count:,} in {split}" for split, count in counts.items())
     unread = unread_files(path, set().union(*files.values()), kind.side_files)
@@ -166,9 +168,7 @@ def _occurring_labels(corpus: Corpus, folder: Path) -> set[str | int]:
     return labels
 
 
-def _data_card(
-    name: str, kind: str, counts: dict[str, int], num_labels: int, corpus: Corpus, facts: CardFacts, dropped: str
-) -> str:
+def _data_card(name: str, kind: str, counts: dict[str, int], of_labels: str, corpus: Corpus, facts: CardFacts) -> str:
     header = ["---"]
     header += [f"license: {json.dumps(facts.license)}"] if facts.license else []
     header += [f"language: {json.dumps(facts.language.split(', '))}"] if facts.language else []
@@ -180,8 +180,7 @@ def _data_card(
     body = [
         f"# {name}",
         "",
-        f"Converted with `hf-xmtc convert` from files in the format `{kind}`. Columns: {', '.join(f'`{column}`' for column in columns)}. "
-        f"{num_labels:,} labels, described in `labels.parquet`.{dropped}",
+        f"Converted with `hf-xmtc convert` from files in the format `{kind}`. Columns: {', '.join(f'`{column}`' for column in columns)}. {of_labels}",
         "",
         "| split | documents |",
         "| --- | ---: |",

@@ -15,7 +15,8 @@ from .duplicates import count_duplicates
 from .filter_labels import FILTER_LABELS
 from .formats.label_cells import FLAGS, flags_without_multi_hot
 from .formats.text_columns import matching_columns
-from .joined_columns import joined_labels, label_columns
+from .formats.unlabeled import TAG_HINT
+from .joined_columns import is_lists, joined_labels, kind_of_columns, label_columns
 from .label_columns import LabelCoder, LabelRows, is_string, label_kind, list_lengths, read_label_rows
 from .label_file import LabelFile
 from .label_info import LabelInfo
@@ -65,7 +66,7 @@ def encode_source(
         for name, split in data.items()
     }
     label_file = label_file and label_file.matching([label for label in coder.labels if label.strip()], source.name)
-    order = label_file or _class_names_as_file(data, settings.label_column, source.name)
+    order = label_file or _class_names_as_file(data, settings, source.name)
     numeric = order is None and bool({"ids", "multi_hot"} & set(kinds.values()))
     if numeric and "ids" in kinds.values():
         check_id_gaps(coder.labels, source.name)
@@ -157,16 +158,14 @@ def _label_kinds(data: dict[str, pads.Dataset], source: str, settings: LoaderSet
     """Kind of each split's label column, ``None`` where there is none."""
     kinds: dict[str, str | None] = {}
     for name, split in data.items():
-        if label_columns(split.schema, settings):
-            kinds[name] = "strings"
-        elif settings.label_column in split.schema.names:
+        if columns := label_columns(split.schema, settings):
             where = f"{source}: column {settings.label_column!r} of {name}"
-            kinds[name] = label_kind(split.schema.field(settings.label_column).type, settings.label_format, where)
+            kinds[name] = kind_of_columns(split.schema, columns, settings, where)
         elif settings.for_training:
             raise ValueError(
                 f"{source}: the {name} split has no column {settings.label_column!r}; its columns are {split.schema.names}. "
                 "Without labels there is nothing to learn from or to compare with: name their column in label_column=… "
-                "(--label_column), or leave these texts out of the data and tag them with hf-xmtc predict (for_training=False loads them)."
+                f"(--label_column), or {TAG_HINT}"
             )
         else:
             kinds[name] = None
@@ -186,16 +185,18 @@ def _read_labels(
     settings: LoaderSettings,
 ) -> LabelRows:
     """The label sets of one split; integers are named by its own features, else by ``id_names``."""
-    column = settings.label_column
-    where = f"{source}: column {column!r} of {name}"
-    if columns := label_columns(data[name].schema, settings):
-        join = joined_labels(data[name].schema, columns, settings.label_format, f"{source}: {name}")
-        rows = read_label_rows(data[name], columns, kind, coder, None, where, join)
-        values = {label.lower() for label in coder.labels_in(rows)}
+    schema, where = data[name].schema, f"{source}: column {settings.label_column!r} of {name}"
+    columns = label_columns(schema, settings)
+    column = columns[0]
+    id_labels = _class_names(schema, settings, where) or (id_names.names.labels if id_names else None)
+    if not is_lists(schema, columns):
+        join = joined_labels(schema, columns, settings, f"{source}: {name}")
+        rows = read_label_rows(data[name], columns, kind, coder, id_labels, where, join)
+        may_be_flags = columns != [settings.label_column] or (kind == "ids" and id_labels is None)
+        values = {label.lower() for label in coder.labels_in(rows)} if may_be_flags else set()
         if values and values <= FLAGS and settings.label_format != "multi_hot":
             raise flags_without_multi_hot(f"{source}: {name}", columns, values)
         return rows
-    id_labels = _class_names(data[name].schema, column, where) or (id_names.names.labels if id_names else None)
     if kind == "multi_hot" and id_labels is None:
         # Columns without names: the first document says how many there are.
         first, rows = next(iter(data.items()))
@@ -219,7 +220,7 @@ def _read_filters(
         return None
     where = f"{source}: column {FILTER_LABELS!r} of {name}"
     kind = label_kind(schema.field(FILTER_LABELS).type, "ids", where)
-    names = _class_names(schema, settings.label_column, where) or (id_names.names.labels if id_names else None)
+    names = _class_names(schema, settings, where) or (id_names.names.labels if id_names else None)
     if kind == "ids" and names is None and kind_of_labels == "strings":
         raise ValueError(
             f"{where} holds numbers, but labels are strings, and no label file names the numbers. Give label_file=… (--label_file), or write labels."
@@ -257,10 +258,12 @@ def _drop_filtered(splits: dict[str, SplitRows]) -> dict[str, int]:
     return counts
 
 
-def _class_names(schema: pa.Schema, column: str, where: str) -> list[str] | None:
+def _class_names(schema: pa.Schema, settings: LoaderSettings, where: str) -> list[str] | None:
     """Names that the data set's own features give to integer labels, if they do."""
-    if column not in schema.names:
+    columns = label_columns(schema, settings)
+    if len(columns) != 1:
         return None
+    column = columns[0]
     try:
         feature = Features.from_arrow_schema(pa.schema([schema.field(column)], metadata=schema.metadata))[column]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -268,12 +271,12 @@ def _class_names(schema: pa.Schema, column: str, where: str) -> list[str] | None
             f"{where}: the description of its features, which `datasets` has written into the file, is damaged ({error!r}). Was "
             "the download cut off? Fetch it again."
         ) from error
-    return getattr(getattr(feature, "feature", None), "names", None)
+    return getattr(getattr(feature, "feature", feature), "names", None)
 
 
-def _class_names_as_file(data: dict[str, pads.Dataset], column: str, source: str) -> LabelFile | None:
+def _class_names_as_file(data: dict[str, pads.Dataset], settings: LoaderSettings, source: str) -> LabelFile | None:
     name, first = next(iter(data.items()))
-    names = _class_names(first.schema, column, f"{source}: column {column!r} of {name}")
+    names = _class_names(first.schema, settings, f"{source}: column {settings.label_column!r} of {name}")
     return LabelFile.from_names(names) if names else None
 
 

@@ -18,7 +18,7 @@ from .build_folder import build_folder
 from .cache_keys import cache_key
 from .duplicates import duplicate_warning
 from .encoding import encode_source
-from .formats.corpus import ReadSettings, columns_of_files
+from .formats.corpus import ReadSettings, columns_of_files, stored_group
 from .formats.split_files import unread_remark
 from .formats.text_columns import column_listing
 from .formats.unlabeled import dropped_sentence
@@ -84,7 +84,7 @@ def load_xmtc_dataset(
         label_names: The same held in memory, for instance the names of a trained model.
         label_format: Meaning of lists of integers: ``"ids"`` or ``"multi_hot"`` rows of 0 and 1; ``"multi_hot"`` also for a column of
             0 and 1 for each label.
-        label_separator: What separates labels in a cell of a table; ``""`` where a cell is one label. Lists in brackets need none.
+        label_separator: What separates labels in a cell of a table or of parquet; ``""`` where a cell is one label. Lists in brackets need none.
         one_based: ``True`` if integer label ids in text files count from 1.
         validation_fraction: Share of the training documents that becomes the validation split where there is none; 0 for none.
         test_fraction: Likewise for the test split.
@@ -129,6 +129,7 @@ def load_xmtc_dataset(
         group_column,
         normalize_labels,
         drop_unlabeled,
+        label_separator,
     )
     reading = ReadSettings(
         text_column,
@@ -150,7 +151,9 @@ def load_xmtc_dataset(
         num_proc=num_proc,
     )
     if source.files:
-        settings = replace(settings, text_column="text", label_column="labels", label_format="ids")
+        group = group_column and stored_group(group_column)
+        columns = {"text_column": "text", "label_column": "labels", "group_column": group}
+        settings = replace(settings, **columns, label_format="ids", label_separator=None)
     given_names = None if label_names is None else LabelFile.from_names(label_names)
     label_path = _choose_label_file(source, label_file, given_names)
     source = replace(source, unread=tuple(name for name in source.unread if name != (label_path and label_path.name)))

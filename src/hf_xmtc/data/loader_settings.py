@@ -20,6 +20,7 @@ class LoaderSettings:
     group_column: str | None = None
     normalize_labels: bool = False
     drop_unlabeled: bool = False
+    label_separator: str | None = None
 
     def __post_init__(self):
         for setting, allowed in (

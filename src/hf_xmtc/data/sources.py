@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import datasets
-import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
@@ -27,9 +26,10 @@ from .data_card import CardFacts, read_data_card
 from .formats.conversion import write_corpus
 from .formats.corpus import Corpus, Format, ReadSettings
 from .formats.registry import FORMATS, CorpusFiles, ambiguous_formats, find_format
-from .formats.split_files import SPLITS, files_of_splits, names_hint, splits_by_name, unread_files
+from .formats.split_files import SPLITS, files_beside, files_of_splits, names_hint, splits_by_name, unread_files
 from .formats.xmc_sparse import XMC_SPARSE
 from .label_file import LABEL_FILES, file_digest, label_file_in
+from .shard_schemas import check_shards, joint_schema
 
 __all__ = ["DEMO_FOLDER", "SPLITS", "Source", "read_source"]
 
@@ -109,7 +109,7 @@ def read_source(
                 path, {"parquet": set().union(*parquet.values()), other[0].name: set().union(*other[1].values())}
             )
         _check_no_effect("parquet files", None, reading)
-        return _read_parquet(path, parquet)
+        return _read_parquet(path, parquet, reading)
     _check_no_effect(f"{os.fspath(name_or_path)!r}", format, reading, missing=name_or_path != "demo")
     if name_or_path == "demo":
         return _read_parquet(DEMO_FOLDER, _parquet_files(DEMO_FOLDER))
@@ -129,7 +129,7 @@ def _check_name(path: Path) -> None:
 
 def _check_no_effect(what: str, format: str | None, reading: ReadSettings, missing: bool = False) -> None:
     """Refuse settings of text files for a source that is none, or for a path where nothing is."""
-    for name in ("format", "encoding", "label_separator", "one_based"):
+    for name in ("format", "encoding", "one_based"):
         value = format if name == "format" else getattr(reading, name)
         if value not in (None, False):
             setting = f"{name}={value!r} says how files of text are read"
@@ -147,7 +147,7 @@ def _parquet_files(path: Path) -> dict[str, list[Path]]:
     return next(filter(None, (files_of_splits(".parquet")(folder, False) for folder in folders)), {})
 
 
-def _read_parquet(path: Path, files: dict[str, list[Path]]) -> Source:
+def _read_parquet(path: Path, files: dict[str, list[Path]], reading: ReadSettings | None = None) -> Source:
     splits = {}
     for split, paths in files.items():
         schemas = []
@@ -160,8 +160,9 @@ def _read_parquet(path: Path, files: dict[str, list[Path]]) -> Source:
                     f"{file} has {len(repeated)} columns that share a name, {', '.join(map(repr, repeated))}, among {columns}. Keep one "
                     "of each name."
                 )
+        check_shards(dict(zip(paths, schemas, strict=True)), reading or ReadSettings())
         with damage_reported(paths[0]):
-            splits[split] = pads.dataset([os.fspath(file) for file in paths], _joint_schema(schemas), format="parquet")
+            splits[split] = pads.dataset([os.fspath(file) for file in paths], joint_schema(schemas), format="parquet")
     folder = path if path.is_dir() else path.parent
     readme = folder / "README.md"
     return Source(
@@ -172,21 +173,6 @@ def _read_parquet(path: Path, files: dict[str, list[Path]]) -> Source:
         card=read_data_card(readme) if readme.is_file() else CardFacts(),
         unread=tuple(unread_files(path, set().union(*files.values()))),
     )
-
-
-def _joint_schema(schemas: list[pa.Schema]) -> pa.Schema:
-    """The schema of the first shard; columns without any value there have the type of the first shard that has one."""
-    joint = schemas[0]
-    for place, field in enumerate(joint):
-        if _is_untyped(field.type):
-            others = (schema.field(field.name) for schema in schemas[1:] if field.name in schema.names)
-            joint = joint.set(place, next((other for other in others if not _is_untyped(other.type)), field))
-    return joint
-
-
-def _is_untyped(kind: pa.DataType) -> bool:
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    return pa.types.is_null(kind.value_type if is_list else kind)
 
 
 def _digest(lines: Iterable[str]) -> str:
@@ -247,7 +233,7 @@ def _check_has_text(corpus: Corpus, path: Path, kind: Format) -> None:
 def _contents(kind: Format, files: dict[str, list[Path]], folder: Path) -> Iterable[str]:
     for split, paths in files.items():
         yield from (f"{split} {path.name} {file_digest(path)}" for path in paths)
-    side_files = {path for pattern in kind.side_files for path in folder.glob(pattern) if path.is_file()}
+    side_files = files_beside(folder, set().union(*files.values()), kind.side_files)
     yield from (f"{path.relative_to(folder)} {file_digest(path)}" for path in sorted(side_files))
 
 

@@ -10,7 +10,7 @@ import pyarrow.dataset as pads
 from .column_batches import column_batches
 from .formats.unlabeled import nothing_left
 from .joined_columns import text_batches
-from .label_columns import LabelRows
+from .label_columns import LabelRows, is_list
 
 __all__ = ["SplitRows", "drop_unlabeled"]
 
@@ -50,11 +50,16 @@ class SplitRows:
         """The group of each document, such as the book of a chapter, as text.
 
         Raises:
-            ValueError: If there is no such column, or a document has no group.
+            ValueError: If there is no such column, it holds lists, or a document has no group.
         """
         if column not in self.data.schema.names:
             raise ValueError(
                 f"{self.where} has no column {column!r}; its columns are {self.data.schema.names}. Name the column of the groups in "
+                "group_column=…."
+            )
+        if is_list(kind := self.data.schema.field(column).type):
+            raise ValueError(
+                f"{self.where}: the column {column!r} has the type {kind}, but a document belongs to one group. Name another column in "
                 "group_column=…."
             )
         batches = column_batches(self.data, column, _BATCH_ROWS, f"{self.where}: column {column!r}")

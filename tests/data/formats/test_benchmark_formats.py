@@ -72,7 +72,9 @@ def test_pairs_to_leave_out_come_with_the_documents(tmp_path):
     assert [row[2] for row in read_rows(folder)] == [[2, 1], [], [1]]
     (tmp_path / "filter_labels_train.txt").rename(tmp_path / "trn_filter_labels.txt")
     assert [row[2] for row in read_rows(folder)] == [[2, 1], [], [1]]
-    write_files(tmp_path, {"filter_labels_train.txt": ""})
+    with pytest.raises(ValueError, match="Several files claim .*: filter_labels_train.txt, trn_filter_labels.txt"):
+        read_rows(write_files(tmp_path, {"filter_labels_train.txt": ""}))
+    (tmp_path / "trn_filter_labels.txt").unlink()
     assert [row[2] for row in read_rows(folder)] == [[], [], []]
     write_files(tmp_path, {"filter_labels_train.txt": "0 1\n0 3\n"})
     with pytest.raises(ValueError, match="filter_labels_train.txt, line 2 holds the label id 3, but the 3 labels"):
@@ -80,6 +82,22 @@ def test_pairs_to_leave_out_come_with_the_documents(tmp_path):
     write_files(tmp_path, {"filter_labels_train.txt": "3 1\n"})
     with pytest.raises(ValueError, match="filter_labels_train.txt names the document 3, but .*trn.json has 3 documents"):
         read_rows(folder)
+
+
+@pytest.mark.parametrize("name", ["filter_labels_val.txt", "dev_filter_labels.txt.gz"])
+def test_compressed_pairs_of_any_split_are_read(tmp_path, name):  # AC-12, AC-13
+    pairs = compressed("0 2\n0 1\n") if name.endswith(".gz") else "0 2\n0 1\n"
+    files = {**FILES["xmc-raw"], "dev.json.gz": compressed(FILES["xmc-raw"]["trn.json"])}
+    folder = write_files(tmp_path, {**files, name: pairs, "filter_labels_train.txt.gz": compressed("1 0\n")})
+    assert [row[2] for row in read_rows(folder, split="validation")] == [[2, 1], [], []]
+    assert [row[2] for row in read_rows(folder)] == [[], [0], []]
+
+
+@pytest.mark.parametrize("name", ["filter_labels_val.txt", "filter_labels.txt", "filter_labels_test.txt.gz"])
+def test_pairs_that_are_not_read_are_named(tmp_path, load, name):
+    folder = write_files(tmp_path / "data", {**FILES["xmc-raw"], name: "0 2\n", "notes.txt": ""})
+    with pytest.warns(UserWarning, match=rf"not read: {name}\. .* in the format xmc-raw, from filter_labels_train.txt"):
+        load(folder, validation_fraction=0)
 
 
 def test_pairs_of_documents_that_cannot_be_are_refused(tmp_path):
@@ -191,6 +209,17 @@ def test_topics_of_rcv1(tmp_path):
         read_rows(folder)
 
 
+def test_parts_of_rcv1_are_read_once_and_in_order(tmp_path):
+    first, second = ".I 1\n.W\nx\n\n", ".I 2\n.W\ny\n\n"
+    names = [f"lyrl2004_tokens_test_pt{i}.dat" for i in (0, 1)]
+    files = {names[1]: second, names[0]: first, "rcv1-v2.topics.qrels": FILES["rcv1"]["rcv1-v2.topics.qrels"]}
+    folder = write_files(tmp_path, files)
+    assert read_rows(folder, split="test") == [["x", ["b", "a"]], ["y", ["c"]]]
+    write_files(folder, {f"{names[0]}.gz": compressed(first)})
+    with pytest.raises(ValueError, match=f"Several files claim to be the test split: {names[0]}, {names[0]}.gz"):
+        read_rows(folder, split="test")
+
+
 def test_libmultilabel_without_ids_and_with_other_widths(tmp_path):
     folder = write_files(tmp_path, {"train.txt": "a b\tsome words\n\tno label\n"})
     assert read_rows(folder) == [["some words", ["a", "b"]], ["no label", []]]
@@ -219,6 +248,18 @@ def test_folders_of_annif_have_the_names_of_splits(tmp_path):
     assert read_rows(folder) == [["trn", ["trn"]]] and read_rows(folder, split="test") == [["test", ["test"]]]
     with pytest.raises(ValueError, match="Several files claim to be the validation split: val, dev"):
         read_rows(write_files(folder, {"val/1.txt": "", "val/1.key": ""}))
+
+
+def test_files_about_a_folder_of_annif_are_no_documents(tmp_path, load):
+    files = {"1.txt": "one", "1.key": "a", "README.txt": "about", "LICENSE.txt": "free", "2.tsv": "<b>", "vocab.key": "c"}
+    folder = write_files(tmp_path / "corpus", files)
+    assert read_rows(folder) == [["one", ["a"]]]
+    with pytest.warns(UserWarning, match=r"corpus: not read: 2\.tsv, vocab\.key\."):
+        load(folder, validation_fraction=0)
+    splits = {f"train/{name}": text for name, text in files.items()}
+    with pytest.warns(UserWarning, match=r"splits: not read: train/2\.tsv, train/vocab\.key\."):
+        load(write_files(tmp_path / "splits", splits), validation_fraction=0)
+    assert read_rows(write_files(folder, {"readme.txt": "me too", "readme.key": "d"}))[1:] == [["me too", ["d"]]]
 
 
 def test_annif_lines_that_are_refused(tmp_path):

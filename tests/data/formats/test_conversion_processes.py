@@ -235,3 +235,14 @@ def test_documents_without_labels_are_left_out_by_all_processes(tmp_path, capsys
         output = ["--output_dir", str(tmp_path / number), "--num_proc", number]
         cli.main(["convert", "--dataset", str(folder), "--drop_unlabeled", *output])
         assert "40 in train; 7 labels" in (said := capsys.readouterr().out) and "left out: 20 in train" in said
+
+
+def test_no_more_processes_start_than_the_files_are_worth(tmp_path, monkeypatch):
+    path = write_files(tmp_path, {"train.jsonl": _content("jsonl", _documents())}) / "train.jsonl"
+    monkeypatch.setattr(conversion_processes, "_PROCESS_BYTES", path.stat().st_size // 2)
+    started, workers = [], conversion_processes._workers
+    monkeypatch.setattr(
+        conversion_processes, "_workers", lambda number, *more: started.append(number) or workers(number, *more)
+    )
+    assert _convert(path, tmp_path / "out", 16)["train"].num_rows == 60
+    assert started == [2]

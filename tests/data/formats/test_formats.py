@@ -1,6 +1,10 @@
 """What holds for every format."""
 
 import codecs
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hf_xmtc.data import label_info_of
-from hf_xmtc.data.formats.registry import FORMATS, find_format
+from hf_xmtc.data.formats.corpus import ReadSettings
+from hf_xmtc.data.formats.registry import FORMATS, CorpusFiles, find_format
+from hf_xmtc.data.formats.text_lines import decode_lines, read_lines
 from small_formats import FILES, LABELS, TEXTS, compressed, read_rows, write_files
 
 TEXT_FORMATS = [name for name in FILES if name != "xmc-sparse"]
@@ -32,11 +38,7 @@ def test_every_format_has_a_sample():
 
 @pytest.mark.parametrize("name", TEXT_FORMATS)
 def test_a_format_is_recognised_and_read(tmp_path, name):
-    # A topic file without a document is refused, so the third document of RCV1 has its own.
-    files = dict(FILES[name])
-    if name == "rcv1":
-        files["rcv1-v2.topics.qrels"] = files["rcv1-v2.topics.qrels"].replace("d 3 0", "c 3 1")
-    folder = write_files(tmp_path, files)
+    folder = write_files(tmp_path, _complete(name))
     assert find_format(folder, None)[0].name == name
     texts, labels = _expected(name)
     if name == "rcv1":
@@ -45,13 +47,21 @@ def test_a_format_is_recognised_and_read(tmp_path, name):
     assert _read(folder, name) == (texts, labels)
 
 
-@pytest.mark.parametrize("name", [name for name in TEXT_FORMATS if name != "rcv1"])
+def _complete(name):
+    """The sample of a format; a topic file without a document is refused, so the third document of RCV1 gets a topic."""
+    files = dict(FILES[name])
+    if name == "rcv1":
+        files["rcv1-v2.topics.qrels"] = files["rcv1-v2.topics.qrels"].replace("d 3 0", "c 3 1")
+    return files
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_a_mark_and_windows_line_ends_change_nothing(tmp_path, name):  # AC-11
     plain = write_files(
-        tmp_path / "plain", {file: text.replace("text", "café 日本 🎉") for file, text in FILES[name].items()}
+        tmp_path / "plain", {file: text.replace("text", "café 日本 🎉") for file, text in _complete(name).items()}
     )
     changed = {}
-    for file, text in FILES[name].items():
+    for file, text in _complete(name).items():
         words = text.replace("text,labels", "T,L").replace('"text"', '"T"').replace("text\tlabels", "T\tL")
         words = words.replace("text", "café 日本 🎉")
         words = words.replace("T,L", "text,labels").replace('"T"', '"text"').replace("T\tL", "text\tlabels")
@@ -60,12 +70,10 @@ def test_a_mark_and_windows_line_ends_change_nothing(tmp_path, name):  # AC-11
     assert _read(write_files(tmp_path / "changed", changed)) == _read(plain)
 
 
-@pytest.mark.parametrize("name", TEXT_FORMATS)
+@pytest.mark.parametrize("name", FILES)
 def test_gzip_is_recognised_by_content_and_never_half_read(tmp_path, name):  # AC-12
-    if name == "rcv1":
-        pytest.skip("its sample is read in another test")
-    plain = _read(write_files(tmp_path / "plain", FILES[name]), name)
-    packed = {file: compressed(text) for file, text in FILES[name].items()}
+    plain = _read(write_files(tmp_path / "plain", _complete(name)), name)
+    packed = {file: compressed(text) for file, text in _complete(name).items()}
     assert _read(write_files(tmp_path / "misnamed", packed), name) == plain
     if name != "annif-folder":
         assert (
@@ -232,3 +240,64 @@ def test_a_lone_surrogate_in_a_label_is_named_with_file_and_line(tmp_path, load,
     path = write_files(tmp_path, {name: content}) / name
     with pytest.raises(ValueError, match=rf"{name}, line 3.*: 'x\\udfff' is not valid Unicode .*Mend it in the file"):
         load(path, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "takers"),
+    [
+        *((name, {"one_based": True}, "jsonl, xmc-raw, xmc-sparse") for name in ("csv", "tsv", "lines")),
+        *((name, {"label_separator": ","}, "csv, tsv, jsonl") for name in ("lines", "xmc-raw")),
+        ("xmc-raw", {"text_column": "title"}, "csv, tsv, jsonl"),
+        ("fasttext", {"label_column": "l"}, "csv, tsv, jsonl"),
+        ("pecos", {"label_format": "multi_hot"}, "csv, tsv, jsonl"),
+        ("annif", {"group_column": "book"}, "csv, tsv, jsonl"),
+        ("csv", {"with_features": True}, "xmc-sparse"),
+    ],
+)
+def test_settings_without_effect_are_refused(tmp_path, name, settings, takers):
+    kind, files = find_format(write_files(tmp_path, FILES[name]), name)
+    (setting, value) = next(iter(settings.items()))
+    with pytest.raises(
+        ValueError, match=rf"{setting}={value!r} \(--{setting}\) has no effect on {name} files, only on {takers}\."
+    ):
+        CorpusFiles(kind.name, files, ReadSettings(**settings)).read()
+
+
+def test_the_locale_changes_nothing(tmp_path):  # AC-11
+    words = {"first": "café", "second": "日本 🎉"}
+    for name in ("csv", "tsv", "jsonl", "xmc-raw"):
+        files = FILES[name]
+        for word, other in words.items():
+            files = {file: text.replace(word, other) for file, text in files.items()}
+        write_files(tmp_path / name, files)
+    program = (
+        "import json, pathlib, sys\n"
+        "from hf_xmtc.data.formats.corpus import ReadSettings\n"
+        "from hf_xmtc.data.formats.registry import find_format\n"
+        "for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):\n"
+        "    kind, files = find_format(folder, None)\n"
+        "    print(json.dumps([row[0] for row in kind.read(files, ReadSettings()).splits['train'].rows()]))\n"
+    )
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment.pop("PYTHONIOENCODING", None)
+    run = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], env=environment, capture_output=True, text=True, check=True
+    )
+    texts = [json.loads(line) for line in run.stdout.splitlines()]
+    table = ["café text", "日本 🎉 text", ""]
+    assert texts == [table, table, table, [text.replace(" text", "\ntext") for text in table]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_file_that_was_open_stays_open(tmp_path, encoding):
+    (tmp_path / "a.txt").write_text("a\nb\n", encoding=encoding)
+    with open(tmp_path / "a.txt", "rb") as file:
+        assert list(decode_lines(file, "a.txt")) == ["a", "b"]
+        assert not file.closed
+
+
+def test_chinese_in_utf_16_without_a_mark_is_named(tmp_path):
+    path = write_files(tmp_path, {"train.txt": f"{'日本' * 40}\n{'语言' * 40}\n".encode("utf-16-le")}) / "train.txt"
+    with pytest.raises(ValueError, match="is not utf-8 .*--encoding utf-16-le"):
+        list(read_lines(path))
+    assert list(read_lines(path, "utf-16-le")) == ["日本" * 40, "语言" * 40]

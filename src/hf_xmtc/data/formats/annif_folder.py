@@ -52,5 +52,5 @@ ANNIF_FOLDER = Format(
     _find,
     _read,
     "files such as a.txt with a.tsv or a.key, or train/ and test/ with such files",
-    side_files=tuple(f"{place}*{ending}" for place in ("", "*/") for ending in SUBJECT_ENDINGS),
+    side_files=SUBJECT_ENDINGS,
 )

@@ -53,7 +53,7 @@ def plan_jobs(corpus: Corpus, source: CorpusFiles, num_proc: int) -> list[Job]:
     """
     sizes = {path: path.stat().st_size for paths in source.files.values() for path in paths}
     num_bytes = sum(sizes.values())
-    num_proc = min(num_proc, num_bytes // _PROCESS_BYTES)
+    num_proc = _useful_processes(num_bytes, num_proc)
     if num_proc < 2:
         logger.warning(
             f"One process reads the {num_bytes / 1e6:,.0f} MB, before others would have started; num_proc (--num_proc) is for files "
@@ -79,6 +79,10 @@ def plan_jobs(corpus: Corpus, source: CorpusFiles, num_proc: int) -> list[Job]:
             "neither compressed nor UTF-16."
         )
     return jobs if len(jobs) > 1 else []
+
+
+def _useful_processes(num_bytes: int, num_proc: int) -> int:
+    return min(num_proc, num_bytes // _PROCESS_BYTES)
 
 
 def _jobs_of_files(
@@ -109,7 +113,7 @@ def write_in_processes(
         source: Its files.
         jobs: From `plan_jobs`.
         folder: An empty folder.
-        num_proc: Number of processes.
+        num_proc: Number of processes at most.
         bar: Counts documents.
 
     Returns:
@@ -121,7 +125,8 @@ def write_in_processes(
     """
     written: dict[str, list[WrittenFiles]] = {split: [] for split in corpus.splits}
     failed = None
-    with _workers(min(num_proc, len(jobs)), source, folder) as workers:
+    num_bytes = sum(path.stat().st_size for paths in source.files.values() for path in paths)
+    with _workers(min(_useful_processes(num_bytes, num_proc), len(jobs)), source, folder) as workers:
         for job, outcome in zip(jobs, _outcomes(workers, jobs, source.format, bar), strict=True):
             if isinstance(outcome, Exception):
                 failed = job, outcome

@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from ..label_file import LabelFile
+from .text_columns import column_listing
 from .text_lines import Span
+from .unlabeled import TAG_HINT
 
 __all__ = [
     "LABEL_IDS",
@@ -24,12 +26,14 @@ __all__ = [
     "documents_schema",
     "group_field",
     "missing_column",
+    "stored_group",
 ]
 
 LABEL_STRINGS = pa.list_(pa.string())
 LABEL_IDS = pa.list_(pa.int32())
 # Under this name the schema of documents without labels says which columns their files have.
 _COLUMNS, _END = b"columns_of_files", "\x1f"
+_OWN_COLUMNS = ("text", "labels", "filter_labels")
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Documents:
 
     Attributes:
         schema: Columns of the documents, among ``text``, ``labels``, ``filter_labels``, ``feature_ids``, ``feature_values``, and
-            that of groups under its own name.
+            that of groups (`stored_group`).
         rows: Starts to read and gives a tuple of those columns for each document; a `FileRows` where files may be read on their own.
     """
 
@@ -132,7 +136,8 @@ class Format:
         read: Opens what was found.
         expects: What `find` looks for, for messages.
         looks_right: Decides by the first line, where the names of files leave the format open.
-        side_files: Names, or patterns of names, of other files that `read` uses.
+        side_files: Names, or patterns of names, of other files that `read` uses; what begins with a dot is the ending of a file beside
+            one of documents.
     """
 
     name: str
@@ -163,7 +168,7 @@ def columns_of_files(schema: pa.Schema) -> list[str]:
 
 
 def group_field(settings: ReadSettings, split: str, columns: list[list[str]], paths: list[Path]) -> dict[str, pa.DataType]:
-    """The column of groups for `documents_schema`; nothing where none is asked for, or a split that is not split up lacks it.
+    """The column of groups for `documents_schema`, called `stored_group`; nothing where none is asked for, or a split that is not split up lacks it.
 
     Args:
         settings: Names it.
@@ -175,19 +180,24 @@ def group_field(settings: ReadSettings, split: str, columns: list[list[str]], pa
         ValueError: If training data lacks it.
     """
     name = settings.group_column
-    if name in (None, "text", "labels"):  # these are read anyway
+    if name is None:
         return {}
     missing = next((i for i, of_file in enumerate(columns) if name not in of_file), None)
     if missing is not None and split == "train":
         raise missing_column(paths[missing], "group_column", name, columns[missing])
-    return {name: pa.string()} if missing is None else {}
+    return {stored_group(name): pa.string()} if missing is None else {}
+
+
+def stored_group(name: str) -> str:
+    """The name of the column of groups beside the documents' own columns, whose names it may have in the files."""
+    return f"group_{name}" if name in _OWN_COLUMNS else name
 
 
 def missing_column(name: Any, option: str, wanted: str, columns: list[str]) -> ValueError:
     """The error for a column that is not there."""
-    listing = ", ".join(map(repr, columns[:20])) + (", …" if len(columns) > 20 else "") or "none"
+    hint = f" If there are no labels, {TAG_HINT}" if option == "label_column" else ""
     return ValueError(
-        f"{name} has no column {wanted!r}; its columns are {listing}. Name one of them in {option}=… (--{option})."
+        f"{name} has no column {wanted!r}; its columns are {column_listing(columns)}. Name one of them in {option}=… (--{option}).{hint}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from .split_files import is_about_data
 from .text_lines import read_lines
 
 __all__ = ["SUBJECT_ENDINGS", "read_text", "subjects_of", "texts_in"]
@@ -10,8 +11,8 @@ SUBJECT_ENDINGS = (".tsv", ".key")
 
 
 def texts_in(folder: Path) -> list[Path]:
-    """The texts of a folder, in the order of their names."""
-    return sorted(folder.glob("*.txt"))
+    """The texts of a folder, in the order of their names; a README or licence is none, unless it has subjects."""
+    return [path for path in sorted(folder.glob("*.txt")) if not is_about_data(path) or subjects_of(path)]
 
 
 def subjects_of(text: Path) -> Path | None:

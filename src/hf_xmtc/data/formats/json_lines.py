@@ -60,6 +60,10 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
     if columns and required and not keys:
         raise missing_column(paths[0], "label_column", settings.label_column, columns)
 
+    if len(paths) > 1:
+        for path in paths:
+            _check_keys(path, {"text_column": texts, "label_column": keys}, settings)
+
     def read(path: Path | Span) -> Iterator[tuple[str | None, list[str] | list[int]]]:
         for number, entry in json_objects(read_lines(path, settings.encoding), path, first_number(path)):
             place = f"{path}, line {number}"
@@ -87,7 +91,7 @@ def _documents(split: str, paths: list[Path], settings: ReadSettings, widths: se
 
     multi_hot = settings.label_format == "multi_hot"
     group = group_field(settings, split, [columns], paths[:1])
-    groups = list(group)
+    groups = [settings.group_column] if group else []
     kind = int if label_type == LABEL_IDS else str
     used = {*texts, *keys, *groups}
     filters = None if FILTER_LABELS in used else _filter_type(paths, settings, label_type)
@@ -129,6 +133,19 @@ def _check_type(labels: list[str] | list[int], kind: type, place: str) -> None:
             f"{place} holds the label {wrong!r}, but labels before it are of the type {kind.__name__}. Write all labels the same way: "
             "codes as strings, ids as numbers."
         )
+
+
+def _check_keys(path: Path, keys: dict[str, list[str]], settings: ReadSettings) -> None:
+    """Refuse a shard none of whose objects has the texts, or the labels, that other shards have."""
+    missing, seen = {option for option, wanted in keys.items() if wanted}, {}
+    for _, entry in json_objects(read_lines(path, settings.encoding), path):
+        seen.update(dict.fromkeys(entry))
+        missing = {option for option in missing if entry.keys().isdisjoint(keys[option])}
+        if not missing:
+            return
+    if seen:
+        option = max(missing)  # the texts first
+        raise missing_column(path, option, getattr(settings, option), list(seen))
 
 
 def _counted_from_0(ids: list[int], one_based: bool, num_labels: int | None, place: str) -> list[int]:

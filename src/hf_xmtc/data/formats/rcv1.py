@@ -10,6 +10,7 @@ from hf_xmtc.models.label_names import LabelNames
 from ..label_file import LabelFile
 from .corpus import LABEL_STRINGS, Corpus, Documents, FileRows, Format, ReadSettings, documents_schema
 from .rcv1_tokens import token_documents
+from .split_files import find_split_files
 from .text_lines import read_lines
 
 __all__ = ["RCV1"]
@@ -19,10 +20,7 @@ _TOPIC = re.compile(r"parent:\s*(\S+)\s+child:\s*(\S+)\s+child-description:\s*(.
 
 
 def _find(path: Path, given: bool) -> dict[str, list[Path]]:
-    if not path.is_dir():
-        return {}
-    found = {split: sorted(path.glob(f"lyrl2004_tokens_{split}*.dat*")) for split in ("train", "test")}
-    return {split: files for split, files in found.items() if files}
+    return find_split_files(path, r"lyrl2004_tokens_{split}(_pt(?P<shard>\d+))?\.dat") if path.is_dir() else {}
 
 
 def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:

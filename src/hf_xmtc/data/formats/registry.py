@@ -34,6 +34,13 @@ FORMATS = (
     TSV,
     JSON_LINES,
 )
+# Settings that change how files are read, with the formats that take them.
+_TABLES = (CSV, TSV, JSON_LINES)
+_TAKERS = {
+    **dict.fromkeys(("text_column", "label_column", "label_format", "label_separator", "group_column"), _TABLES),
+    "one_based": (JSON_LINES, XMC_RAW, XMC_SPARSE),
+    "with_features": (XMC_SPARSE,),
+}
 
 
 @dataclass(frozen=True)
@@ -53,8 +60,20 @@ class CorpusFiles:
     drop_unlabeled: bool = False
 
     def read(self) -> Corpus:
-        """Open the files."""
-        return format_named(self.format).read(self.files, self.settings)
+        """Open the files.
+
+        Raises:
+            ValueError: If a setting has no effect on the format, or files are damaged.
+        """
+        kind = format_named(self.format)
+        for setting, takers in _TAKERS.items():
+            value = getattr(self.settings, setting)
+            if value != getattr(ReadSettings, setting) and kind not in takers:
+                raise ValueError(
+                    f"{setting}={value!r} (--{setting}) has no effect on {kind.name} files, only on {', '.join(other.name for other in takers)}. "
+                    "Leave it out."
+                )
+        return kind.read(self.files, self.settings)
 
     def check_label_ids(self, num_labels: int) -> None:
         """Read the files once more, for the line of an integer label that is not among so many.

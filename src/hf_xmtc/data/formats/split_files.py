@@ -6,8 +6,10 @@ from pathlib import Path
 
 __all__ = [
     "SPLITS",
+    "files_beside",
     "files_of_splits",
     "find_split_files",
+    "is_about_data",
     "named_files",
     "names_hint",
     "split_folders",
@@ -23,6 +25,7 @@ _NAMES_WITHOUT_VALIDATION = {**_NAMES, "validation": "evaluation|eval"}
 _TABLES = r"\.(csv|tsv|tab|jsonl|ndjson|parquet)"
 _SHEETS = r"\.(xlsx|xls|ods)"
 _VOCABULARIES = r"\.(ttl|rdf|nt)"
+_FILTERS = r"filter_labels.*"
 _NO_DATA = r"(readme|licen[cs]e|notice)\b.*|labels\.(parquet|json)"
 _GZIP = r"(\.gz)?"
 _SHARD = r"(-(?P<shard>\d{5})-of-(?P<shards>\d{5})(-[0-9a-f]+)?)?"
@@ -95,24 +98,42 @@ def splits_by_name(names: Sequence[str]) -> dict[str, str]:
     return {split: name for split, name in found.items() if name is not None}
 
 
+def is_about_data(path: Path) -> bool:
+    """True for a README, a licence, and files of labels."""
+    return _matches(_NO_DATA, path)
+
+
+def files_beside(folder: Path, files: Collection[Path], side_files: Sequence[str]) -> set[Path]:
+    """Other files of a data set.
+
+    Args:
+        folder: Its folder.
+        files: Its documents.
+        side_files: `Format.side_files`.
+    """
+    endings = [name for name in side_files if name.startswith(".")]
+    found = {path for name in side_files if name not in endings for path in folder.glob(name)}
+    found |= {path.with_suffix(ending) for path in files for ending in endings}
+    return {path for path in found if path.is_file()}
+
+
 def unread_files(folder: Path, files: Collection[Path], side_files: Sequence[str] = ()) -> list[str]:
     """Names of files of a folder that look like data, or like a vocabulary, and are not read.
 
     Args:
         folder: The folder; a file has no others.
         files: Those that are read.
-        side_files: Patterns of others that are.
+        side_files: Others that are, as in `Format.side_files`.
     """
     if not folder.is_dir():
         return []
-    endings = {re.escape(path.suffix) for path in files if path.suffix != ".gz"}
-    pattern = f".*({'|'.join([_TABLES, _SHEETS, _VOCABULARIES, *sorted(endings)])}){_GZIP}"
-    read = {*files, *(path for name in side_files for path in folder.glob(name))}
-    return [
-        path.name
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path not in read and _matches(pattern, path) and not _matches(_NO_DATA, path)
-    ]
+    endings = {re.escape(path.suffix) for path in files if path.suffix != ".gz" and not re.search(_FILTERS, path.name)}
+    endings |= {re.escape(name) for name in side_files if name.startswith(".")}
+    pattern = f".*({'|'.join([_TABLES, _SHEETS, _VOCABULARIES, _FILTERS, *sorted(endings)])}){_GZIP}"
+    read = {*files, *files_beside(folder, files, side_files)}
+    paths = sorted(path for place in {folder, *(path.parent for path in files)} for path in place.iterdir())
+    unread = [path for path in paths if path.is_file() and path not in read and _matches(pattern, path)]
+    return [path.relative_to(folder).as_posix() for path in unread if not is_about_data(path)]
 
 
 def unread_remark(names: Sequence[str]) -> str:
@@ -120,6 +141,8 @@ def unread_remark(names: Sequence[str]) -> str:
     listing = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     vocabulary = next((name for name in names if re.search(_VOCABULARIES + "$", name)), None)
     hint = f" --label_file names a vocabulary such as {vocabulary}." if vocabulary else ""
+    if any(re.search(_FILTERS, name) for name in names):
+        hint += " Labels to leave out are read in the format xmc-raw, from filter_labels_train.txt for trn.json and so on."
     return f"not read: {listing}. Files are read whose names say train, validation (valid, val, dev, or eval where there is no other) or test.{hint}"
 
 
@@ -141,7 +164,7 @@ def _matches(pattern: str, path: Path) -> bool:
 def _shards(paths: Sequence[Path], pattern: str) -> list[tuple[int, int, Path]]:
     matches = [(re.fullmatch(pattern, path.name, re.IGNORECASE), path) for path in paths if path.is_file()]
     groups = [(match.groupdict(), path) for match, path in matches if match]
-    return sorted((int(group.get("shard") or 0), int(group.get("shards") or 1), path) for group, path in groups)
+    return sorted((int(group.get("shard") or 0), int(group.get("shards") or 0), path) for group, path in groups)
 
 
 def _check(split: str, shards: list[tuple[int, int, Path]], folder: Path) -> None:

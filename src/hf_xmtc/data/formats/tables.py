@@ -38,7 +38,13 @@ def _read(quoted: bool) -> Callable[[dict[str, list[Path]], ReadSettings], Corpu
                 raise ValueError(f"Of {', '.join(map(str, paths))} only some have the column {settings.label_column!r}.")
             label_type = LABEL_STRINGS if all(has_labels) else None
             group = group_field(settings, split, columns, paths)
-            read_file = partial(_table_documents, quoted=quoted, settings=settings, groups=list(group), flags=flags)
+            read_file = partial(
+                _table_documents,
+                quoted=quoted,
+                settings=settings,
+                groups=[settings.group_column] if group else [],
+                flags=flags,
+            )
             rows = FileRows(tuple(paths), read_file, cut="quoted" if quoted else "line")
             splits[split] = Documents(documents_schema(label_type, group, columns[0]), rows)
         return Corpus(splits, agreement=Agreement(flags, partial(_check_spans, quoted, settings, flags)))

@@ -111,10 +111,15 @@ def decode_lines(file: IO[bytes], name: object, encoding: str | None = None) -> 
     number = 0
     try:
         codec, mark = _codec(file, encoding)
+        has_nul = b"\0" in file.peek(1)  # as blanks and line ends of UTF-16 do
         if _has_wide_units(codec):
             # Without its end in the name, the codec reads the mark itself.
-            for number, line in enumerate(io.TextIOWrapper(file, codec, newline="\n"), start=1):
-                yield _without_end(line.removeprefix("\ufeff") if number == 1 else line)
+            wrapper = io.TextIOWrapper(file, codec, newline="\n")
+            try:
+                for number, line in enumerate(wrapper, start=1):
+                    yield _without_end(line.removeprefix("\ufeff") if number == 1 else line)
+            finally:
+                wrapper.detach()  # who opened the file closes it
             return
         lines: Iterable[bytes] = file
         if isinstance(name, Span):
@@ -126,9 +131,10 @@ def decode_lines(file: IO[bytes], name: object, encoding: str | None = None) -> 
             yield _without_end(line.decode(codec))
     except UnicodeDecodeError as error:
         place = f"line {number}" if error.encoding == "utf-8" else f"behind line {number}"
+        example = "utf-16-le" if has_nul and not _has_wide_units(codec) else "latin-1"
         raise ValueError(
             f"{name}, {place} is not {error.encoding} ({error.reason}, byte 0x{error.object[error.start]:02x}). Was it saved in another "
-            "encoding? Name it, for example encoding='latin-1' (--encoding latin-1)."
+            f"encoding? Name it, for example encoding='{example}' (--encoding {example})."
         ) from error
     except LookupError as error:
         raise ValueError(f"encoding is {encoding!r}, which Python does not know. Use utf-8, utf-16 or latin-1.") from error

@@ -5,7 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["dropped_sentence", "labeled_rows", "nothing_left"]
+__all__ = ["TAG_HINT", "dropped_sentence", "labeled_rows", "nothing_left"]
+
+# What to do with documents that have no labels, for messages.
+TAG_HINT = "leave these texts out of the data and tag them with hf-xmtc predict (for_training=False loads them)."
 
 
 def labeled_rows(

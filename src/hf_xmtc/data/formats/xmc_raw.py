@@ -25,14 +25,14 @@ _LABEL_TEXTS = ("Yf.txt", "Yf.txt.gz")
 # The shape of a matrix, or a row of it.
 _MATRIX_LINE = re.compile(r"\d+ \d+|\d+:\S+( \d+:\S+)*")
 # As the repository names them, and as code for it does (LEVER, NGAME).
-_FILTERS = {
-    "train": ("filter_labels_train.txt", "trn_filter_labels.txt"),
-    "test": ("filter_labels_test.txt", "tst_filter_labels.txt"),
-}
+_FILTERS = r"(filter_labels_{split}|{split}_filter_labels)\.txt"
 
 
 def _find(path: Path, given: bool) -> dict[str, list[Path]]:
-    return find_split_files(path, r"{split}\.json") if path.is_dir() and _label_file(path) else {}
+    if not (path.is_dir() and _label_file(path)):
+        return {}
+    filters = find_split_files(path, _FILTERS)
+    return {split: [*texts, *filters.get(split, ())] for split, texts in find_split_files(path, r"{split}\.json").items()}
 
 
 def _label_file(folder: Path) -> Path | None:
@@ -44,8 +44,8 @@ def _read(files: dict[str, list[Path]], settings: ReadSettings) -> Corpus:
     path = _label_file(folder)
     labels = _read_label_texts(path, settings) if path.name in _LABEL_TEXTS else _read_labels(path, settings)
     splits = {}
-    for split, (texts,) in files.items():
-        pairs = next((folder / name for name in _FILTERS.get(split, ()) if (folder / name).is_file()), None)
+    for split, (texts, *filters) in files.items():
+        pairs = filters[0] if filters else None
         schema = documents_schema(LABEL_IDS, **({"filter_labels": LABEL_IDS} if pairs else {}))
         splits[split] = Documents(schema, _reader(texts, pairs, len(labels.names), settings))
     return Corpus(splits, labels)
@@ -141,5 +141,5 @@ XMC_RAW = Format(
     _find,
     _read,
     "trn.json.gz, tst.json.gz, and lbl.json.gz or Yf.txt with the labels",
-    side_files=(*_LABELS, *_LABEL_TEXTS, *sum(_FILTERS.values(), ())),
+    side_files=(*_LABELS, *_LABEL_TEXTS),
 )
