@@ -75,3 +75,13 @@ def test_long_texts_are_read_in_small_batches(tmp_path):  # AC-58
         read += array.to_pylist()
     assert read == texts
     assert most < sum(map(len, texts))
+
+
+def test_a_row_group_of_long_texts_is_read_in_few_rows(tmp_path):
+    path = tmp_path / "train.parquet"
+    texts = [TEXTS[i][5:] * 20_000 for i in range(100)]  # 360 KB each, in one row group
+    pq.write_table(pa.table({"text": texts}), path, use_dictionary=False)
+    before, most = pa.total_allocated_bytes(), 0
+    for array in column_batches(pads.dataset([str(path)]), "text", 8_192, "here"):
+        most = max(most, pa.total_allocated_bytes() - before, array.nbytes)
+    assert most < sum(map(len, texts)) / 2
