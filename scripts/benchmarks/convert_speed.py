@@ -235,6 +235,9 @@ def main() -> None:
         "--documents", type=int, default=1_000_000, help="documents of the largest files (default: %(default)s)"
     )
     parser.add_argument("--words", type=int, default=200, help="words of a document (default: %(default)s)")
+    parser.add_argument(
+        "--loaded", type=int, default=200_000, help="documents of the largest file that is loaded (default: %(default)s)"
+    )
     parser.add_argument("--long", type=int, default=1_000, help="documents of a megabyte (default: %(default)s)")
     parser.add_argument("--formats", nargs="+", default=list(ENDINGS), choices=ENDINGS, help="formats (default: all)")
     parser.add_argument("--num_proc", type=int, metavar="N", help="compare one process with N instead, on the largest files")
@@ -252,6 +255,7 @@ def main() -> None:
         for kind in options.formats
         for count in (options.documents // 10, options.documents)
     ]
+    plan += [(load, "jsonl", count, options.words) for count in (options.loaded // 10, options.loaded)]
     plan += [
         (act, kind, count, LONG)
         for act, kind in ((convert, "jsonl"), (load, "jsonl"))

@@ -75,3 +75,12 @@ def test_long_texts_are_read_in_small_batches(tmp_path):  # AC-58
         read += array.to_pylist()
     assert read == texts
     assert most < sum(map(len, texts))
+
+
+def test_a_row_group_of_long_texts_is_read_in_few_rows(tmp_path):
+    path = tmp_path / "train.parquet"
+    texts = [TEXTS[i][5:] * 20_000 for i in range(100)]  # 360 KB each, in one row group
+    pq.write_table(pa.table({"text": texts}), path, use_dictionary=False)
+    arrays = list(column_batches(pads.dataset([str(path)]), "text", 8_192, "here"))
+    assert [text for array in arrays for text in array.to_pylist()] == texts
+    assert max(array.nbytes for array in arrays) < 5_000_000 and len(arrays) < 20

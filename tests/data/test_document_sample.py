@@ -1,11 +1,12 @@
 """A limit on documents takes a fair sample: the same each time, nested, of all parts of the data."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from datasets import Dataset
 
 from hf_xmtc.data import load_xmtc_dataset, sample_documents
-from hf_xmtc.data.document_sample import sample_rows, text_hashes
+from hf_xmtc.data.document_sample import array_hashes, sample_rows, text_hashes
 from small_corpus import write_split
 
 
@@ -76,6 +77,11 @@ def test_the_sample_does_not_depend_on_how_validation_was_carved(tmp_path):
 
 def test_hashes_are_those_that_carving_has_always_used():
     assert text_hashes(["a", ""]).tolist() == [0x40F89E395B66422F, 0xE4A6A0577479B2B4]
+
+
+def test_an_array_has_the_hashes_of_its_texts():
+    texts = ["a", "", "\u00fcber \u5927\u5b66", "\N{GRINNING FACE}"]
+    assert array_hashes(pa.array(["x", *texts]).slice(1)).tolist() == text_hashes(texts).tolist()
 
 
 def test_rows_say_where_the_sample_stands():

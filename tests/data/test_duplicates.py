@@ -1,23 +1,42 @@
+import random
 import warnings
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from hf_xmtc.data import label_info_of
-from hf_xmtc.data.duplicates import count_duplicates, duplicate_warning, letters_of
+from hf_xmtc.data.duplicates import TextHashes, count_duplicates, duplicate_warning, letters_of
 
 
 def test_case_blanks_punctuation_and_unicode_form_make_no_difference():
     texts = ["A soup,  with rice.", "a soup with rice", "pa\u0302te\u00b2", "p\u00e2te2", "\u5927\u5b66 !", ""]
-    letters = letters_of(pa.array(texts)).to_pylist()
+    letters = [letters.decode() for letters in letters_of(pa.array(texts))]
     assert letters[0] == letters[1] == "asoupwithrice"
     assert letters[2] == letters[3] == "p\u00e2te2"
     assert letters[4:] == ["\u5927\u5b66", ""]
 
 
+def test_letters_and_digits_are_those_of_the_regular_expression():
+    chance = random.Random(0)
+    alphabet = [
+        *map(chr, range(0x250)),
+        *map(chr, range(0x2000, 0x2030)),
+        "\u4e2d",
+        "\u0301",
+        "\u06f3",
+        "\U0001f600",
+        "\ufb01",
+    ]
+    texts = ["".join(chance.choices(alphabet[: chance.choice([128, None])], k=chance.randint(0, 30))) for _ in range(500)]
+    lower = pc.utf8_lower(pc.utf8_normalize(pa.array(texts), "NFKC"))
+    expected = pc.replace_substring_regex(lower, r"[^\p{L}\p{M}\p{N}]+", "").to_pylist()
+    assert [letters.decode() for letters in letters_of(pa.array(texts))] == expected
+
+
 def test_duplicates_within_and_between_splits():
     splits = {"train": ["one", "one", "One!", "two", "", "..."], "test": ["one", "Two", "three", "three ", ""]}
-    counts = count_duplicates({split: [pa.array(texts)] for split, texts in splits.items()})
+    counts = count_duplicates({split: TextHashes.of([pa.array(texts)]) for split, texts in splits.items()})
     assert counts == {
         "train": {"train": {"exact": 1, "near": 2}},
         "test": {"train": {"exact": 1, "near": 2}, "test": {"exact": 0, "near": 1}},

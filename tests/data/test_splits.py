@@ -187,3 +187,19 @@ def test_groups_may_be_called_as_a_column_of_documents(tmp_path, load, ending, c
     groups = [{int(text[1:]) % 7 for text in data[split]["text"]} for split in ("train", "validation")]
     assert groups[0].isdisjoint(groups[1]) and min(map(len, groups)) > 0
     assert set(data["train"].column_names) == {"text", "labels"}
+
+
+@pytest.mark.parametrize(
+    ("split_by", "validation", "test"),
+    [
+        ("hash", [10, 25, 38, 40, 50, 57], [8, 17, 31, 43, 49]),
+        ("stratified", [4, 18, 19, 22, 26, 61], [0, 9, 29, 36, 39, 51]),
+    ],
+)
+def test_documents_stay_in_the_split_of_earlier_versions(write_folder, load, split_by, validation, test):
+    # The numbers are those of the loader before it hashed whole Arrow batches.
+    texts = [*(f"t\u00ebxt {i}" for i in range(60)), "\u5927\u5b66", "", "\N{GRINNING FACE} x"]
+    folder = write_folder(train=[(text, ["a"]) for text in texts])
+    dataset = load(folder, validation_fraction=0.1, test_fraction=0.1, split_by=split_by)
+    assert [texts.index(text) for text in dataset["validation"]["text"]] == validation
+    assert [texts.index(text) for text in dataset["test"]["text"]] == test

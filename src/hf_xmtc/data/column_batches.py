@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-# Bytes of a batch, and rows and bytes of a file that are read at once: a text may be a book.
-_BATCH_BYTES, _ROWS_AT_ONCE, _BUFFER_BYTES = 1 << 24, 16, 1 << 20
+# Bytes of a batch, and of a file that are read at once: a text may be a book. By their mean a row group's rows of so many bytes are decoded
+# at once; no more than 64, as single texts may be far longer than the mean.
+_BATCH_BYTES, _BUFFER_BYTES, _BYTES_AT_ONCE, _ROWS_AT_ONCE = 1 << 22, 1 << 20, 1 << 20, 64
 
 __all__ = ["column_batches", "damage_reported", "text_fault"]
 
@@ -88,13 +89,21 @@ def _arrays_of_columns(
         if not there:
             yield [pa.nulls(file.metadata.num_rows, schema.field(column).type) for column in columns]
             return
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=there):
-            yield [
-                _as(batch.column(column), schema.field(column).type)
-                if column in there
-                else pa.nulls(len(batch), schema.field(column).type)
-                for column in columns
-            ]
+        for group in range(file.num_row_groups):
+            rows = _rows_at_once(file.metadata.row_group(group), there)
+            for batch in file.iter_batches(rows, row_groups=[group], columns=there):
+                yield [
+                    _as(batch.column(column), schema.field(column).type)
+                    if column in there
+                    else pa.nulls(len(batch), schema.field(column).type)
+                    for column in columns
+                ]
+
+
+def _rows_at_once(group: pq.RowGroupMetaData, columns: list[str]) -> int:
+    parts = (group.column(number) for number in range(group.num_columns))
+    size = sum(part.total_uncompressed_size for part in parts if part.path_in_schema.partition(".")[0] in columns)
+    return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE * group.num_rows // max(1, size)))
 
 
 def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -4,9 +4,10 @@ import hashlib
 from collections.abc import Iterable
 
 import numpy as np
+import pyarrow as pa
 from datasets import Dataset
 
-__all__ = ["sample_documents", "sample_rows", "text_hashes"]
+__all__ = ["array_hashes", "sample_documents", "sample_rows", "text_hashes"]
 
 _BATCH_ROWS = 8_192
 # Another hash than that by which validation documents are carved out of training: of those the smallest hashes are gone already.
@@ -22,7 +23,16 @@ def text_hashes(texts: Iterable[str], salt: bytes = b"") -> np.ndarray:
         texts: The texts.
         salt: At most 16 bytes; another salt gives numbers that have nothing to do with the first.
     """
-    digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8, salt=salt).digest() for text in texts)
+    return _hashes((text.encode() for text in texts), salt)
+
+
+def array_hashes(texts: pa.Array) -> np.ndarray:
+    """`text_hashes` of an Arrow array of strings or of their UTF-8 bytes, none of them missing."""
+    return _hashes(texts.cast(pa.binary()).to_pylist())
+
+
+def _hashes(contents: Iterable[bytes], salt: bytes = b"") -> np.ndarray:
+    digests = b"".join(hashlib.blake2b(content, digest_size=8, salt=salt).digest() for content in contents)
     return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
 
 

@@ -116,7 +116,7 @@ def encode_source(
         license=source.card.license,
         language=source.card.language,
         spellings=spelling_groups([*space.names.labels, *space.evaluation_only]),
-        duplicates=count_duplicates({name: split.texts(settings.text_column) for name, split in splits.items()}),
+        duplicates=count_duplicates({name: split.hashes(settings.text_column) for name, split in splits.items()}),
     )
     info.save(folder)
     return info
@@ -302,10 +302,10 @@ def _carve(splits: dict[str, SplitRows], settings: LoaderSettings) -> tuple[dict
     if train is None or not fractions:
         return splits, []
     if settings.split_by == "group":
-        names = train.groups(settings.group_column)
+        hashes = text_hashes(train.groups(settings.group_column))
     else:
-        names = (text for texts in train.texts(settings.text_column) for text in texts.to_pylist())
-    hashes, shares = text_hashes(names), list(fractions.values())
+        hashes = train.hashes(settings.text_column).exact
+    shares = list(fractions.values())
     if settings.split_by == "stratified" and train.labels:
         split_of = split_stratified(hashes, train.labels.codes, train.labels.lengths, shares)
     else:
@@ -327,10 +327,10 @@ def _write(split: SplitRows, text_column: str, path: Path) -> int:
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for texts in split.texts(text_column):
             columns = [texts]
-            blank = pc.equal(pc.utf8_trim_whitespace(texts), "").to_numpy(zero_copy_only=False)
+            unlabelled = texts
             if split.labels:
-                blank &= split.labels.lengths[document : document + len(texts)] == 0
-            num_blank += int(blank.sum())
+                unlabelled = texts.filter(pa.array(split.labels.lengths[document : document + len(texts)] == 0))
+            num_blank += pc.sum(pc.equal(pc.utf8_trim_whitespace(unlabelled), "")).as_py() or 0
             for name, rows in of_labels.items():
                 lengths, start = rows.lengths[document : document + len(texts)], positions[name]
                 positions[name] += int(lengths.sum())

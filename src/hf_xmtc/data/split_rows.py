@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from .column_batches import column_batches
+from .duplicates import TextHashes
 from .formats.unlabeled import nothing_left
 from .joined_columns import text_batches
 from .label_columns import LabelRows, is_list
@@ -26,6 +27,7 @@ class SplitRows:
     labels: LabelRows | None  # None: the source has no labels for it
     filters: LabelRows | None = None  # labels that are left out of each document; None: there are none
     keep: np.ndarray | None = None  # (documents of data,) bool; None: all of them
+    known_hashes: TextHashes | None = None  # None until they are asked for
 
     @property
     def num_documents(self) -> int:
@@ -39,12 +41,19 @@ class SplitRows:
             keep = self.keep.copy()
             keep[self.keep] = rows
         labels, filters = (part and part.select(rows) for part in (self.labels, self.filters))
-        return replace(self, labels=labels, filters=filters, keep=keep)
+        hashes = self.known_hashes and self.known_hashes.select(rows)
+        return replace(self, labels=labels, filters=filters, keep=keep, known_hashes=hashes)
 
     def texts(self, column: str) -> Iterator[pa.Array]:
         """The texts batch by batch, missing ones as empty strings."""
         for array, _ in self._own(text_batches(self.data, column, _BATCH_ROWS, self.where)):
             yield array
+
+    def hashes(self, column: str) -> TextHashes:
+        """Hashes of the texts; each text is hashed once, also where the split is taken apart later."""
+        if self.known_hashes is None:
+            self.known_hashes = TextHashes.of(self.texts(column))
+        return self.known_hashes
 
     def groups(self, column: str) -> Iterator[str]:
         """The group of each document, such as the book of a chapter, as text.

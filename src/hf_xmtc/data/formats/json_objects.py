@@ -19,7 +19,7 @@ def json_objects(lines: Iterator[str], name: Any, start: int = 1) -> Iterator[tu
         ValueError: If a line is no object.
     """
     for number, line in enumerate(lines, start=start):
-        if not line.strip():
+        if not line or line.isspace():
             continue
         try:
             entry = json.loads(line)
